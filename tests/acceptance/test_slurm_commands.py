@@ -92,6 +92,8 @@ def test_a_script_from_submission_to_its_record(shell: Shell) -> None:
     assert shell.text("err.txt") == f"{number} first 1\n"
     rows = shell.run("sacct", "-j", number, "-n", "-P", "-o", "JobID,JobName,State,ExitCode,Timelimit").stdout
     assert rows.splitlines() == [f"{number}|first|FAILED|3:0|00:05:00", f"{number}.batch|batch|FAILED|3:0|"]
+    for step, text in (("batch", f"{number}.batch\n"), ("0", "")):
+        assert shell.run("sacct", "-j", f"{number}.{step}", "-n", "-P", "-o", "JobID").stdout == text
     assert shell.run("squeue", "-h", "-j", number).stdout == ""
     assert shell.run("squeue", "-h", "-j", number, "-t", "all", "-o", "%i %t %r").stdout == (
         f"{number} F NonZeroExitCode\n"
@@ -160,6 +162,16 @@ def test_commands_about_unknown_jobs(shell: Shell) -> None:
     for words in (("squeue", "-j", "4711"), ("scancel", "4711"), ("scontrol", "show", "job", "4711")):
         done = shell.run(*words)
         assert (done.returncode, "4711" in done.stderr) == (1, True), done
+    held = shell.submit("-H", "--wrap", "true")
+    for words in (
+        ("scancel", f"{held}.0"),
+        ("scontrol", "release", f"{held}.0"),
+        ("squeue", "-j", f"{held}.0"),
+    ):
+        done = shell.run(*words)
+        assert (done.returncode, f"{held}.0 is a step" in done.stderr) == (1, True), done
+    assert shell.run("squeue", "-h", "-j", held, "-o", "%t").stdout == "PD\n"
+    assert shell.run("scancel", held).returncode == 0
     assert shell.run("sbatch", "absent.sh").returncode == 1
     assert shell.run("sacct", "-n", "-j", "4711").returncode == 0
 

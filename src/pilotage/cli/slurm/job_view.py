@@ -11,7 +11,7 @@ from pilotage import wire
 from pilotage.cli.slurm.job_numbers import JobNumber
 from pilotage.cli.slurm.partitions import VARIABLE, Partitions
 from pilotage.cli.slurm.states import SlurmState, exit_of, reason_of, state_of
-from pilotage.core.errors import Forbidden, NotFound, PilotageError
+from pilotage.core.errors import Forbidden, InvalidInput, NotFound, PilotageError
 
 if TYPE_CHECKING:
     from pilotage.client import Client
@@ -129,7 +129,16 @@ class SlurmJobs:
         return SlurmJob(summary, self._first_of(summary.submission), task, self)
 
     def named(self, numbers: Sequence[JobNumber]) -> tuple[list[SlurmJob], list[JobNumber]]:
-        """(the jobs that these numbers name, each once; numbers that name no job)."""
+        """(the jobs that these numbers name, each once; numbers that name no job).
+
+        Raises InvalidInput for a step, which must never be taken for its job.
+        """
+        for number in numbers:
+            if number.step:
+                raise InvalidInput(
+                    f"{number.number}.{number.step} is a step, and steps are in sacct only",
+                    hint=f"name the job: {number.number}",
+                )
         listed: dict[int, SlurmJob] = {}
         missing: list[JobNumber] = []
         ids = sorted({number.number for number in numbers})

@@ -10,12 +10,13 @@ from pilotage.cli.session import session_of_environment
 from pilotage.cli.slurm.amounts import parse_moment
 from pilotage.cli.slurm.columns import FormatPiece, TableColumn, find_column, print_table
 from pilotage.cli.slurm.job_json import job_document, print_document
+from pilotage.cli.slurm.job_numbers import JobNumber, parse_numbers
 from pilotage.cli.slurm.job_view import SlurmJob, SlurmJobs
 from pilotage.cli.slurm.options import ReadOptions
 from pilotage.cli.slurm.query_options import SACCT_OPTIONS
 from pilotage.cli.slurm.rows import SlurmJobRow, make_rows
 from pilotage.cli.slurm.sacct_columns import BRIEF_FIELDS, COLUMNS, DEFAULT_FIELDS, LONG_FIELDS
-from pilotage.cli.slurm.selection import filter_of, find_listed, named_jobs
+from pilotage.cli.slurm.selection import JobFilter, filter_of, find_listed
 from pilotage.cli.slurm.states import ALL_STATES, parse_states
 from pilotage.cli.slurm.usage import note, show_usage
 from pilotage.core.errors import InvalidInput
@@ -54,9 +55,11 @@ def _rows(book: SlurmJobs, read: ReadOptions) -> list[SlurmJobRow]:
         values.get("starttime", "0:00" if "jobs" not in values else "1970-01-02"), "--starttime", now
     )
     until = parse_moment(values.get("endtime", "now"), "--endtime", now)
-    if "jobs" in values:
-        jobs, _ = named_jobs(book, [values["jobs"]])
-        jobs = [job for job in jobs if conditions.takes(job)]
+    numbers = parse_numbers([values.get("jobs", "")])
+    if numbers:
+        jobs = _named(book, numbers, "", conditions)
+    elif "jobs" in values:
+        raise InvalidInput("no job is named")
     else:
         if not conditions.owners and "allusers" not in values:
             conditions.owners = [book.client.whoami().user]
@@ -65,7 +68,11 @@ def _rows(book: SlurmJobs, read: ReadOptions) -> list[SlurmJobRow]:
     rows = make_rows(chosen, now, each_task="array" in values or "json" in values)
     if "allocations" in values or "json" in values:
         return rows
-    return [row for job_row in rows for row in _with_steps(job_row)]
+    # As in Slurm, `-j 12.batch` has the row of this step alone, and a step that is not recorded has none.
+    named = {job.summary.id for job in jobs}
+    alone = [job for job in _named(book, numbers, "batch", conditions) if job.summary.id not in named]
+    with_steps = [row for job_row in rows for row in (job_row, *_batch_rows(job_row.job, now))]
+    return [*with_steps, *(row for job in alone for row in _batch_rows(job, now))]
 
 
 def _in_time(job: SlurmJob, since: float, until: float) -> bool:
@@ -73,8 +80,15 @@ def _in_time(job: SlurmJob, since: float, until: float) -> bool:
     return job.summary.submitted <= until and (ended is None or ended >= since)
 
 
-def _with_steps(row: SlurmJobRow) -> list[SlurmJobRow]:
-    return [row] if row.job.summary.started is None else [row, SlurmJobRow(row.job, row.now, step="batch")]
+def _named(book: SlurmJobs, numbers: list[JobNumber], step: str, conditions: JobFilter) -> list[SlurmJob]:
+    """The jobs of the numbers with this step; "": of the numbers without one."""
+    found, _ = book.named([number._replace(step="") for number in numbers if number.step == step])
+    return [job for job in found if conditions.takes(job)]
+
+
+def _batch_rows(job: SlurmJob, now: float) -> list[SlurmJobRow]:
+    """The row of its batch step, if it has started."""
+    return [] if job.summary.started is None else [SlurmJobRow(job, now, step="batch")]
 
 
 def _pieces(values: Mapping[str, str]) -> list[FormatPiece[SlurmJobRow]]:
