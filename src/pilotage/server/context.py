@@ -25,6 +25,7 @@ from pilotage.server.metrics_cache import CachedCounts
 from pilotage.server.outside_calls import DirectCalls, OutsideCalls
 from pilotage.server.prospects import Prospects
 from pilotage.server.server_address import ServerAddress
+from pilotage.server.session_file import SessionFile
 from pilotage.server.signals import Stop, Wake
 from pilotage.server.storage_clients import StorageClients
 from pilotage.server.submission_gate import SubmissionGate
@@ -59,6 +60,7 @@ class Tokens:
     home: HomeToken
     trusted: TrustedIssuers
     sessions: WebSessions = field(default_factory=WebSessions)
+    session_file: SessionFile = field(default_factory=SessionFile)
     sign_ins: SignInLimit = field(default_factory=SignInLimit)
     visits: IssuerVisits = field(default_factory=IssuerVisits)
     """Browsers that sign in at an issuer now."""

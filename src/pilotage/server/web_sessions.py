@@ -1,4 +1,4 @@
-"""The sessions of people's browsers, and the codes that begin one. All of them are in memory: a restart ends them.
+"""The sessions of people's browsers, and the codes that begin one. A restart ends codes; sessions lie in a file too.
 
 A session is bound to the token with which it began. Its own token has the same number, user and group, never leaves
 the server, and is read at each request. So a session ends with that token: when it expires, is revoked, or its user is
@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import hashlib
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+
+import msgspec
 
 from pilotage.core.errors import Forbidden, NotAuthenticated, Overloaded
 from pilotage.core.secret_source import SecretSource
@@ -35,13 +37,23 @@ class WebSession:
     """One signed-in browser."""
 
     key: str
-    """The value of its cookie."""
+    """The value of its cookie; empty: nobody has used it since the start of the server."""
     token: str
     """Proves who it is, at each request. The browser does not have it."""
     form_token: str
     """Stands in the forms of its pages, so that no other site can send them."""
     used: float
     """Seconds since 1970."""
+
+
+class StoredSession(msgspec.Struct, frozen=True):
+    """A session as it outlives the server. The file cannot sign a browser in: it has the digest of the cookie only."""
+
+    digest: str
+    user: str
+    token: str
+    form_token: str
+    used: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +66,30 @@ class _Code:
 class WebSessions:
     """The sessions and codes of one server. For the thread of the event loop."""
 
-    def __init__(self) -> None:
+    def __init__(self, stored: Iterable[StoredSession] = ()) -> None:
+        """`stored`: the sessions of the server before this one, the oldest of each user first."""
         self._sessions: dict[str, WebSession] = {}
         """The key is the digest of the cookie's value."""
         self._of_users: dict[str, deque[str]] = {}
         """Digests of the keys by user, the oldest first."""
         self._codes: dict[str, _Code] = {}
         """The newest code of each user. A further one replaces it."""
+        for row in stored:
+            self._sessions[row.digest] = WebSession("", row.token, row.form_token, row.used)
+            self._of_users.setdefault(row.user, deque()).append(row.digest)
+
+    def stored(self, now: float) -> list[StoredSession]:
+        """The sessions that may be used again, for the next server."""
+        rows = (
+            (digest, user, self._sessions.get(digest))
+            for user, keys in self._of_users.items()
+            for digest in keys
+        )
+        return [
+            StoredSession(digest, user, session.token, session.form_token, session.used)
+            for digest, user, session in rows
+            if session is not None and now - session.used <= IDLE
+        ]
 
     def new_code(self, caller: Caller, now: float, secrets: SecretSource) -> tuple[str, float]:
         """A code with which a browser can sign in once as the caller, and its end. Raises Forbidden.
@@ -123,6 +152,7 @@ class WebSessions:
             self.end(key)
             raise NotAuthenticated("the session has ended, since it was not used for an hour")
         caller = read(session.token)
+        session.key = key
         if not idle:
             session.used = now
         return session, caller

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
 import random
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from pilotage.core import policy as policies
 from pilotage.core.errors import Forbidden, NotAuthenticated, Overloaded
 from pilotage.core.policy import Policy
+from pilotage.server import session_file
 from pilotage.server.recording.redaction import SeededSecrets
+from pilotage.server.session_file import BETWEEN_WRITES, SessionFile
 from pilotage.server.tokens import Caller, Issuer
 from pilotage.server.web_sessions import (
     CODE_LIFETIME,
@@ -159,3 +164,82 @@ def test_failed_sign_ins_are_limited_by_address_and_for_a_while() -> None:
     assert refused.value.retry_after == PERIOD - 1.0
     limit.check("b", 1.0)
     limit.check("a", PERIOD)
+
+
+def restarted(server: Server, file: SessionFile) -> None:
+    server.sessions = WebSessions(file.read())
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> SessionFile:
+    return SessionFile(tmp_path / "secrets" / "sessions.json")
+
+
+def test_sessions_outlive_a_restart_with_their_forms_and_bounds(server: Server, file: SessionFile) -> None:
+    session, ended, idle = server.begin(), server.begin(), server.begin()
+    server.find(session.key, NOW + IDLE)
+    server.sessions.end(ended.key)
+    asyncio.run(file.write(server.sessions, NOW + IDLE + 1))
+    restarted(server, file)
+    assert server.find(session.key, NOW + IDLE + 2).user == "ada"
+    found, _ = server.sessions.find(session.key, lambda _: server.caller(), NOW + IDLE + 2)
+    assert (found.key, found.form_token) == (session.key, session.form_token)
+    for other in (ended, idle):
+        with pytest.raises(NotAuthenticated, match="not signed in"):
+            server.find(other.key, NOW + IDLE + 2)
+    server.state = TokenState(revoked=frozenset({7}))
+    with pytest.raises(NotAuthenticated, match="revoked"):
+        server.find(session.key, NOW + IDLE + 2)
+
+
+def test_the_file_signs_no_browser_in(server: Server, file: SessionFile, tmp_path: Path) -> None:
+    session = server.begin()
+    asyncio.run(file.write(server.sessions, NOW))
+    path = tmp_path / "secrets" / "sessions.json"
+    assert session.key not in path.read_text()
+    assert path.stat().st_mode & 0o77 == 0
+
+
+def test_a_user_has_as_many_sessions_at_most_after_a_restart(server: Server, file: SessionFile) -> None:
+    sessions = [server.begin() for _ in range(SESSIONS_OF_A_USER)]
+    asyncio.run(file.write(server.sessions, NOW))
+    restarted(server, file)
+    server.begin()
+    with pytest.raises(NotAuthenticated):
+        server.find(sessions[0].key)
+    assert server.find(sessions[1].key).user == "ada"
+
+
+def test_uses_are_written_now_and_then(server: Server, file: SessionFile, tmp_path: Path) -> None:
+    server.begin()
+    asyncio.run(file.write(server.sessions, NOW))
+    path = tmp_path / "secrets" / "sessions.json"
+    path.unlink()
+    asyncio.run(file.write_uses(server.sessions, NOW + BETWEEN_WRITES))
+    assert not path.exists()
+    asyncio.run(file.write_uses(server.sessions, NOW + BETWEEN_WRITES + 1))
+    assert path.exists()
+
+
+@pytest.mark.parametrize("text", ["", "[{}]", "\x00", "{}"])
+def test_a_file_that_cannot_be_read_signs_nobody_in(file: SessionFile, tmp_path: Path, text: str) -> None:
+    path = tmp_path / "secrets" / "sessions.json"
+    path.parent.mkdir()
+    path.write_text(text)
+    assert file.read() == []
+
+
+def test_a_full_disk_brings_no_ended_session_back(
+    server: Server, file: SessionFile, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    session = server.begin()
+    asyncio.run(file.write(server.sessions, NOW))
+    server.sessions.end(session.key)
+
+    def refuse(path: Path, text: str) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(session_file, "write_private", refuse)
+    asyncio.run(file.write(server.sessions, NOW))
+    assert file.read() == []
+    assert "No space left" in caplog.text

@@ -68,7 +68,7 @@ class Api(FastAPI):
 
 def build_routes(context: Context) -> FastAPI:
     """All routes of one server."""
-    api = Api(title="Pilotage", version=__version__, docs_url="/docs", redoc_url=None)
+    api = Api(title="Pilotage", version=__version__, docs_url="/docs", redoc_url=None, redirect_slashes=False)
     api.state.context = context
     _install_errors(api)
     for router in routers():
@@ -89,8 +89,13 @@ def _install_errors(app: FastAPI) -> None:
         where = ".".join(str(part) for part in first["loc"])
         return response_for(errors.InvalidInput(f"{where}: {plain_words(first['msg'])}"))
 
-    async def http(_request: Request, error: Exception) -> Response:
+    async def http(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
+        path, _, end = request.url.path.rpartition("/")
+        if error.status_code == 404 and path and not end:
+            # Relative, for proxies with a prefix: the library would name this host and no prefix.
+            name, query = path.rpartition("/")[2], request.url.query
+            return Response(status_code=307, headers={"Location": f"../{name}{'?' if query else ''}{query}"})
         code = {404: "not-found", 405: "invalid-input"}.get(error.status_code, "error")
         body = ErrorBody(code, str(error.detail))
         headers = dict(error.headers or {})  # Allow, of a method that an address does not take

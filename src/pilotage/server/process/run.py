@@ -40,7 +40,9 @@ from pilotage.server.process.rim import RealRim, Rim
 from pilotage.server.process.schedule import DUTIES, DutySchedule
 from pilotage.server.process.settings import Settings
 from pilotage.server.server_address import ServerAddress
+from pilotage.server.session_file import SessionFile
 from pilotage.server.tokens import Issuer, fingerprint, signing_key
+from pilotage.server.web_sessions import WebSessions
 from pilotage.services.peers.membership import evict_server, join
 from pilotage.services.pilots.exchange import exchange_handler
 from pilotage.services.pool.index_loading import open_pool
@@ -180,10 +182,13 @@ class _Server:
             self._connection.bind_to_server(pool.peers.server)
         home.bind(instance_facts.uuid)
         issuer = Issuer(key, instance_facts.uuid, lambda: pool.server.token_state)
+        session_file = SessionFile(home.folder / "secrets" / "sessions.json")
         tokens = Tokens(
             issuer,
             HomeToken(home.token, issuer, settings.owner, lambda: pool.policy, self._clock),
             TrustedIssuers(self._rim.outside),
+            WebSessions(session_file.read()),
+            session_file,
         )
         tokens.home.write()
         for compiled in (False, True):

@@ -62,12 +62,15 @@ class WebSite:
         return Response(asset.data, headers={**HEADERS, **KEPT}, media_type=asset.media_type)
 
     def _endpoint(self, address: PageAddress) -> Callable[[Request], Awaitable[Response]]:
+        tokens = self.context.tokens
+
         async def serve(request: Request) -> Response:
             visit = Visit(self, request, {})
             try:
                 visit.form = await read_form(request)
                 if not address.open:
                     visit.sign_in()
+                    await tokens.session_file.write_uses(tokens.sessions, self.context.clock())
                 if address.method == "POST":
                     visit.check_origin()
                 return await address.handler(visit, **request.path_params)

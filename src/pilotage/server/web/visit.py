@@ -92,11 +92,12 @@ class Visit:
             return
         raise Forbidden("this form does not come from a page of this server", hint="load the page again")
 
-    def start_session(self, caller: Caller, response: Response) -> None:
+    async def start_session(self, caller: Caller, response: Response) -> None:
         """Sign the browser in. An earlier session of it ends."""
         context, now = self.context, self.context.clock()
         context.tokens.sessions.end(self.request.cookies.get(self.cookie_name, ""))
         session = context.tokens.sessions.begin(caller, context.tokens.issuer, now, context.pool.secrets)
+        await context.tokens.session_file.write(context.tokens.sessions, now)
         self._set_cookie(response, self.cookie_name, session.key, "strict")
 
     def set_visit_cookie(self, response: Response, value: str) -> None:
@@ -116,9 +117,11 @@ class Visit:
             name, value, path=None, httponly=True, samesite=samesite, secure=not _is_this_machine(host)
         )
 
-    def end_session(self, response: Response) -> None:
+    async def end_session(self, response: Response) -> None:
+        tokens = self.context.tokens
         if self.session is not None:
-            self.context.tokens.sessions.end(self.session.key)
+            tokens.sessions.end(self.session.key)
+            await tokens.session_file.write(tokens.sessions, self.context.clock())
         response.set_cookie(self.cookie_name, "", max_age=0, path=None, httponly=True, samesite="strict")
 
     # --- its question

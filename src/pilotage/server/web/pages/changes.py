@@ -16,6 +16,8 @@ pages = PageRouter()
 
 MOST_NAMES = 20
 SIGN_OF_LIFE = ": still here\n\n"
+STREAM = {**HEADERS, "X-Accel-Buffering": "no"}
+"""The header fields of the stream. nginx would keep it back until a buffer is full."""
 
 
 @pages.get("/changes")
@@ -26,7 +28,7 @@ async def changes(visit: Visit) -> Response:
         raise InvalidInput(f"give 1 to {MOST_NAMES} names")
     for name in names:
         await _check(visit, name)
-    return StreamingResponse(_events(visit, names), headers=HEADERS, media_type="text/event-stream")
+    return StreamingResponse(_events(visit, names), headers=STREAM, media_type="text/event-stream")
 
 
 async def _check(visit: Visit, name: str) -> None:

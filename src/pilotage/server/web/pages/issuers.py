@@ -62,7 +62,7 @@ async def come_back(visit: Visit) -> Response:
     except PilotageError as error:
         return await visit.render("signin.html", error_answer(error)[1], code="", back="", error=error)
     response = await visit.render("signed_in.html", user=caller.user, back=visit.safe_address(begun.back))
-    visit.start_session(caller, response)
+    await visit.start_session(caller, response)
     return response
 
 

@@ -37,7 +37,7 @@ async def signed_in(visit: Visit) -> Response:
 async def sign_out(visit: Visit) -> Response:
     """End the session."""
     response = visit.redirect("signin")
-    visit.end_session(response)
+    await visit.end_session(response)
     return response
 
 
@@ -55,7 +55,7 @@ async def _sign_in(visit: Visit, code: str, token: str, back: str) -> Response:
     except PilotageError as error:
         return await visit.render("signin.html", error_answer(error)[1], code="", back=back, error=error)
     response = visit.redirect(back)
-    visit.start_session(caller, response)
+    await visit.start_session(caller, response)
     return response
 
 
