@@ -27,6 +27,17 @@ LogFormatOption = Annotated[
         envvar="PILOTAGE_LOG_FORMAT", help="Form of the log: lines of text, or a JSON object a line"
     ),
 ]
+
+
+class FrontOptions(NamedTuple):
+    """Who may reach the server, and its limits; the fields are named as the options."""
+
+    connections: int
+    connections_per_address: int
+    proxies: str
+    least_free: int
+
+
 PortOption = Annotated[
     int,
     CommandOption(
@@ -64,6 +75,14 @@ ConnectionsPerAddressOption = Annotated[
         metavar="N",
         min=1,
         help="Maximum number of open connections per client address without a valid token",
+    ),
+]
+ProxiesOption = Annotated[
+    str,
+    CommandOption(
+        envvar="PILOTAGE_PROXIES",
+        metavar="ADDRESSES",
+        help="Addresses or networks of reverse proxies, with commas: X-Forwarded-For of these counts, of others never",
     ),
 ]
 LeastFreeOption = Annotated[

@@ -26,12 +26,14 @@ from pilotage.main.database_options import (
 from pilotage.main.server_options import (
     ConnectionsOption,
     ConnectionsPerAddressOption,
+    FrontOptions,
     LeastFreeOption,
     LogFormat,
     LogFormatOption,
     LogOptions,
     PolicyOption,
     PortOption,
+    ProxiesOption,
     RecordLimitOption,
     RecordOption,
     SandboxesOption,
@@ -72,6 +74,7 @@ def up(
     sandboxes: SandboxesOption = None,
     connections: ConnectionsOption = 16_384,
     connections_per_address: ConnectionsPerAddressOption = 512,
+    proxies: ProxiesOption = "",
     least_free: LeastFreeOption = 64,
     record: RecordOption = None,
     record_limit: RecordLimitOption = 1000,
@@ -79,7 +82,7 @@ def up(
     log_format: LogFormatOption = LogFormat.TEXT,
 ) -> int:
     """Start the server, with pilots on this machine. Creates the home folder at the first start."""
-    from pilotage.server.http.addresses import parse_listen
+    from pilotage.server.http.addresses import check_proxies, parse_listen
     from pilotage.server.process.home import Home
 
     place = Home.at(home, database_location(database, database_url))
@@ -87,17 +90,13 @@ def up(
     if port and listen_port and port != listen_port:
         raise InvalidInput(f"--port {port} and --listen {listen} differ", hint="give the port once")
     address, given = (host, listen_port or port), _policy_text(policy)
-    room = {
-        "connections": connections,
-        "connections_per_address": connections_per_address,
-        "least_free": least_free,
-    }
+    front = FrontOptions(connections, connections_per_address, check_proxies(proxies), least_free)
     log = LogOptions(verbose, log_format)
     if detach:
         return _start_detached(
-            place, address, pilot_server, policy, sandboxes, log, database_url, room, record, record_limit
+            place, address, pilot_server, policy, sandboxes, log, database_url, front, record, record_limit
         )
-    _serve(place, address, pilot_server, given, sandboxes, log, room, record, record_limit)
+    _serve(place, address, pilot_server, given, sandboxes, log, front, record, record_limit)
     return 0
 
 
@@ -126,7 +125,7 @@ def _serve(
     policy: str,
     sandboxes: Path | None,
     log: LogOptions,
-    room: dict[str, int],
+    front: FrontOptions,
     record: Path | None,
     record_limit: int,
 ) -> None:
@@ -148,9 +147,10 @@ def _serve(
         sandboxes=sandboxes.expanduser().absolute() if sandboxes is not None else None,
         record=record.expanduser().absolute() if record is not None else None,
         record_limit=record_limit * 1_000_000,
-        connections=room["connections"],
-        connections_per_address=room["connections_per_address"],
-        least_free=room["least_free"],
+        connections=front.connections,
+        connections_per_address=front.connections_per_address,
+        proxies=front.proxies,
+        least_free=front.least_free,
     )
     serve(settings)
 
@@ -195,7 +195,7 @@ def _start_detached(
     sandboxes: Path | None,
     log: LogOptions,
     url: str,
-    room: dict[str, int],
+    front: FrontOptions,
     record: Path | None,
     record_limit: int,
 ) -> int:
@@ -207,7 +207,7 @@ def _start_detached(
     command += ["--listen", f"[{host}]" if ":" in host else host, "--port", str(port)]
     command += ["--pilot-server", pilot_server, *(["--verbose"] if log.verbose else [])]
     command += ["--log-format", log.format.value]
-    for name, value in room.items():
+    for name, value in front._asdict().items():
         command += [f"--{name.replace('_', '-')}", str(value)]
     if policy:
         command += ["--policy", str(Path(policy).absolute())]

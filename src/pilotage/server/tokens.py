@@ -27,6 +27,8 @@ from pilotage.wire.limits import MAX_INSTANT
 
 ALGORITHM = "HS256"
 LIFETIME = 43200.0
+LONGEST_ADDRESS = 45
+"""Characters of an IPv6 address, at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +53,8 @@ class Caller:
     """The address that the request comes from."""
 
     def at(self, client: tuple[str, int] | None) -> Caller:
-        """The caller of a request from this address."""
-        return replace(self, address=client[0]) if client else self
+        """The caller of a request from this address, which is a text of any length if a proxy has named it."""
+        return replace(self, address=client[0][:LONGEST_ADDRESS]) if client else self
 
     @property
     def administrator(self) -> bool:

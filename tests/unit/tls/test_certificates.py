@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pilotage.core.errors import Conflict, InvalidInput
-from pilotage.server.http.addresses import is_loopback, make_url, parse_listen
+from pilotage.server.http.addresses import check_proxies, is_loopback, make_url, parse_listen
 from pilotage.server.process.certificates import (
     PREVIOUS_KEPT,
     SYSTEM,
@@ -232,3 +232,22 @@ def test_addresses() -> None:
     assert is_loopback("::1")
     assert not is_loopback("0.0.0.0")
     assert not is_loopback("fe80::1%eth0")
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("", ""),
+        ("127.0.0.1", "127.0.0.1"),
+        (" 127.0.0.1, ::1,", "127.0.0.1,::1"),
+        ("10.1.0.0/16", "10.1.0.0/16"),
+    ],
+)
+def test_addresses_of_proxies(text: str, names: str) -> None:
+    assert check_proxies(text) == names
+
+
+@pytest.mark.parametrize("text", ["*", "proxy.example.org", "127.0.0.1:80", "10.1.0.1/16", "127.0.0.1 ::1"])
+def test_whom_nobody_can_name_as_a_proxy(text: str) -> None:
+    with pytest.raises(InvalidInput, match="no address or network"):
+        check_proxies(text)

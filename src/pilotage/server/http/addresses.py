@@ -27,6 +27,19 @@ def parse_listen(text: str) -> tuple[str, int]:
     return host, int(port or 0)
 
 
+def check_proxies(text: str) -> str:
+    """The addresses and networks of a list with commas, without spaces. Raises InvalidInput for anything else."""
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    for name in names:
+        try:
+            ipaddress.ip_network(name)
+        except ValueError:
+            raise InvalidInput(
+                f"--proxies: {name[:60]!r} is no address or network", hint="127.0.0.1,::1 or 10.1.0.0/16"
+            ) from None
+    return ",".join(names)
+
+
 def is_loopback(address: str) -> bool:
     return ipaddress.ip_address(address.partition("%")[0]).is_loopback
 

@@ -55,6 +55,7 @@ class HttpFront:
 
     def __init__(self, settings: Settings, listener: socket.socket) -> None:
         self._listener = listener
+        self._proxies = settings.proxies
         max_connections, self.open_files = raise_file_limit(settings.connections)
         self._admission = Admission(ConnectionCapacity(max_connections, settings.connections_per_address))
         host, port = listener.getsockname()[:2]
@@ -94,7 +95,8 @@ class HttpFront:
             ),
             log_level="warning",
             access_log=False,
-            proxy_headers=False,
+            proxy_headers=bool(self._proxies),
+            forwarded_allow_ips=self._proxies,
             server_header=False,
             ws="none",
             lifespan="off",

@@ -37,6 +37,8 @@ class Settings:
     """Maximum open connections, as far as the limit of open files allows."""
     connections_per_address: int = MAX_PER_ADDRESS
     """Maximum open connections from one address without a valid token."""
+    proxies: str = ""
+    """Addresses and networks of reverse proxies, whose `X-Forwarded-For` counts."""
     record: Path | None = None
     """The file for the record of this run; None: it is not recorded."""
     record_limit: int = 1_000_000_000

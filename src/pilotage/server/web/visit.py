@@ -112,10 +112,9 @@ class Visit:
         self, response: Response, name: str, value: str, samesite: Literal["lax", "strict"]
     ) -> None:
         host = urlsplit(f"//{self.request.headers.get('host', '')}").hostname or ""
+        secure = self.request.scope["scheme"] == "https" or not _is_this_machine(host)
         # Without a path it is for the pages below the address as the browser sees it, also behind a proxy.
-        response.set_cookie(
-            name, value, path=None, httponly=True, samesite=samesite, secure=not _is_this_machine(host)
-        )
+        response.set_cookie(name, value, path=None, httponly=True, samesite=samesite, secure=secure)
 
     async def end_session(self, response: Response) -> None:
         tokens = self.context.tokens
