@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pilotage.wire.jobs import Selection
 from tests.browser import SIZES, browser, signed_in
 from tests.deadlines import PATIENCE
+from tests.hostile_texts import HOSTILE, MARKUP, add_hostile_texts
 from tests.instance import Instance, started, until
 from tests.sample_work import POLICY, add_pages
 
@@ -53,6 +55,9 @@ def addresses(job: int, more: list[str]) -> list[str]:
         f"jobs/{job}",
         "jobs",
         f"jobs/all/kill?ids={job}",
+        f"jobs/{job}/change?attribute=tags&value=gpu",
+        "jobs?name=of-no-job",
+        "jobs?state=of-no-job",
         "submissions/1",
         "jobs/999",
         "health",
@@ -151,10 +156,11 @@ def test_a_policy_is_tried_and_then_applied(running: Browser, pool: Instance, mo
     assert "[sites.roof]" in client.policy().text
 
 
-def test_a_change_is_applied_by_keyboard_without_script(running: Browser, pool: Instance) -> None:
+@pytest.mark.parametrize("script", [True, False])
+def test_a_change_is_applied_by_keyboard(running: Browser, pool: Instance, script: bool) -> None:
     client = pool.client()
     job = client.submit({"executable": "true", "tags": ["gpu"]}).first
-    with signed_in(running, sign_in_address(pool), java_script_enabled=False) as profile:
+    with signed_in(running, sign_in_address(pool), java_script_enabled=script) as profile:
         page = profile.new_page()
         page.goto(f"{client.url}/jobs/{job}")
         tab_to(profile, "Show the change: without the tag gpu")
@@ -189,3 +195,96 @@ def test_an_open_page_follows_its_job(running: Browser, pool: Instance) -> None:
         page.locator(".title .state", has_text="Held").wait_for()
         client.kill(job)
         page.locator(".title .state", has_text="Killed").wait_for()
+
+
+REVERSED = """() => {
+  const found = [], marks = /[\\u202a-\\u202e\\u2066-\\u2069]/;
+  const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walk.nextNode()) {
+    const node = walk.currentNode, word = node.data.match(/[A-Za-z]{2,}/);
+    const own = [...node.parentElement.childNodes].filter((child) => child.nodeType === Node.TEXT_NODE);
+    if (!word || node.parentElement.closest("bdi") || own.some((child) => marks.test(child.data))) continue;
+    const places = [0, 1].map((offset) => {
+      const letter = document.createRange();
+      letter.setStart(node, word.index + offset);
+      letter.setEnd(node, word.index + offset + 1);
+      return letter.getBoundingClientRect();
+    });
+    if (places[0].top === places[1].top && places[0].left > places[1].left) found.push(node.data.trim());
+  }
+  return found;
+}"""
+"""The words of ours that are shown backwards. Sentences of the server that quote a user are left out."""
+FORGED = {
+    "X-Forwarded-For": "192.0.2.9",
+    "X-Forwarded-Host": "evil.example.org",
+    "X-Forwarded-Prefix": "/evil",
+}
+MANY = 10_000
+
+
+def test_ten_thousand_jobs_are_killed_by_a_filter(running: Browser, pool: Instance) -> None:
+    """An administrator counts, tries and kills the jobs of another user. Nobody is believed to be a proxy."""
+    alice, client = pool.client("alice"), pool.client()
+    sent = alice.submit({"executable": "true", "hold": True, "job_group": "many"}, values=list(range(MANY)))
+    other = alice.submit({"executable": "true", "hold": True, "job_group": "few"}).first
+    until(lambda: client.counts(Selection(job_group="many")).total == MANY, what="all jobs of the submission")
+    with signed_in(running, sign_in_address(pool), extra_http_headers=FORGED) as profile:
+        page = profile.new_page()
+        page.goto(f"{client.url}/jobs")
+        page.get_by_label("Job group").fill("many")
+        page.get_by_role("button", name="Show").click()
+        page.get_by_role("heading", name="10,000 jobs").wait_for()
+        page.get_by_role("link", name="Kill …").click()
+        page.get_by_text("10,000 of 10,000 jobs would be killed").wait_for()
+        assert client.counts(Selection(job_group="many")).states == {"Held": MANY}
+        page.get_by_label("Reason").fill("by mistake")
+        page.get_by_role("button", name="Kill 10,000 jobs").click()
+        page.get_by_role("heading", name="10,000 of 10,000 jobs killed").wait_for()
+        page.get_by_role("link", name="Back to the jobs").click()
+        assert "Killed 10,000" in page.locator("main").inner_text()
+    assert client.counts(Selection(job_group="many")).states == {"Killed": MANY}
+    assert client.job(other).job.state == "Held"
+    assert "by mistake" in [event.detail for event in client.events(sent.last)][-1]
+    rows = [row for row in client.audit() if row.reason == "by mistake"]
+    assert {(row.user, row.address) for row in rows} == {(client.whoami().user, "127.0.0.1")}
+    assert sum(int(row.after.removesuffix(" Killed")) for row in rows) == MANY
+
+
+def test_texts_of_users_are_text_on_every_page(
+    running: Browser, pool: Instance, waiting: int, more: list[str]
+) -> None:
+    url, foreign, errors = pool.client().url, list[str](), list[str]()
+    hostile = add_hostile_texts(pool, pool.client().policy().text)
+    token = pool.client().create_token(HOSTILE).token
+    shown = set[str]()
+    phone = {"width": SIZES["phone"][0], "height": SIZES["phone"][1]}
+    with signed_in(running, sign_in_address(pool), viewport=phone) as profile:
+        page = profile.new_page()
+        page.on("request", lambda asked: foreign.append(asked.url) if not asked.url.startswith(url) else None)
+        page.on("console", lambda told: errors.append(told.text) if told.type == "error" else None)
+        page.on("pageerror", lambda error: errors.append(str(error)))
+
+        def look(address: str) -> None:
+            page.goto(f"{url}/{address}")
+            assert page.evaluate("window.ran") is None, address
+            assert page.evaluate("document.images.length") == 0, address
+            over = page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
+            assert over <= 0, (address, over)
+            assert page.evaluate(REVERSED) == [], address
+            if MARKUP in page.locator("body").inner_text():
+                shown.add(address.partition("?")[0])
+
+        for address in [*addresses(waiting, more), *hostile]:
+            look(address)
+        page.goto(f"{url}/signin")
+        page.get_by_label("Token").fill(token)
+        page.get_by_role("button", name="Sign in").click()
+        page.get_by_role("heading", name="My work").wait_for()
+        for address in ("", "jobs", "shares?period=hour", "waiting"):
+            look(address)
+    assert {"", "jobs", "waiting", "ces", "requests", "administration", "administration/versions"} <= shown, (
+        shown
+    )
+    assert foreign == []
+    assert [text for text in errors if "the server responded with a status of 4" not in text] == []

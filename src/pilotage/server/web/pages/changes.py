@@ -15,6 +15,8 @@ from pilotage.wire.jobs import COUNT_JOBS, Selection
 pages = PageRouter()
 
 MOST_NAMES = 20
+MINE = "mine"
+"""The name of all jobs of the user, whose own name may have spaces and anything else."""
 SIGN_OF_LIFE = ": still here\n\n"
 STREAM = {**HEADERS, "X-Accel-Buffering": "no"}
 """The header fields of the stream. nginx would keep it back until a buffer is full."""
@@ -34,7 +36,7 @@ async def changes(visit: Visit) -> Response:
 async def _check(visit: Visit, name: str) -> None:
     """Raise NotFound for the name of something that the user may not see."""
     kind, _, rest = name.partition(":")
-    if kind == "owner" and visit.caller is not None and rest == visit.caller.user:
+    if name == MINE:
         return
     if kind in ("job", "why", "log", "submission") and rest.isascii() and rest.isdigit() and len(rest) < 20:
         number = int(rest)
@@ -45,11 +47,13 @@ async def _check(visit: Visit, name: str) -> None:
 
 
 async def _events(visit: Visit, names: list[str]) -> AsyncIterator[str]:
-    with visit.site.open_pages.watching(names) as watcher:
+    own = f"owner:{visit.caller.user}" if visit.caller is not None else ""
+    with visit.site.open_pages.watching(own if name == MINE else name for name in names) as watcher:
         async for changed in visit.site.open_pages.changes(watcher):
             try:
                 visit.sign_in(idle=True)
             except PilotageError:
                 yield "event: signed-out\ndata: \n\n"
                 return
-            yield "".join(f"event: changed\ndata: {name}\n\n" for name in sorted(changed)) or SIGN_OF_LIFE
+            told = sorted(MINE if name == own else name for name in changed)
+            yield "".join(f"event: changed\ndata: {name}\n\n" for name in told) or SIGN_OF_LIFE

@@ -45,15 +45,21 @@
     pause = Math.min(2 * pause, LONGEST_PAUSE);
   }
 
-  // An EventSource does not tell why it ended. Without a session, or without the thing that the page shows,
-  // the page itself says what is the matter.
+  // Without a session, or without the thing that the page shows, the page itself says what is the matter.
+  async function refused() {
+    const answer = await fetch(location.href, { redirect: "manual" }).catch(() => null);
+    if (answer && answer.ok) tell("This page does not follow changes any more. Load it again.");
+    else location.reload();
+  }
+
+  // An EventSource does not tell why it ended.
   async function tryAgain(address) {
     const asked = new AbortController();
     const answer = await fetch(address, { redirect: "manual", signal: asked.signal }).catch(() => null);
     asked.abort();
     if (source || document.hidden) return;
     if (answer && answer.ok) return connect();
-    if (answer && (answer.type === "opaqueredirect" || [403, 404].includes(answer.status))) return location.reload();
+    if (answer && (answer.type === "opaqueredirect" || [400, 403, 404].includes(answer.status))) return refused();
     tell("The server does not answer. This page goes on by itself when it does.");
     retry = setTimeout(() => tryAgain(address), pause);
     pause = Math.min(2 * pause, LONGEST_PAUSE);
