@@ -195,11 +195,6 @@ def jobs_beside(queue: QueueIdentity, processors: int, memory: int, disk: int) -
     return count
 
 
-def site_allowed(queue: QueueIdentity, site: str) -> bool:
-    """Whether the site lists of a queue let it run there: conditions SITE and BANNED_SITE alone."""
-    return _site_listed(queue, site) and site not in queue.banned_sites
-
-
 def _site_listed(queue: QueueIdentity, site: str) -> bool:
     return not queue.sites or site in queue.sites
 

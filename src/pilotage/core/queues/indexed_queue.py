@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -111,6 +112,24 @@ def refusal(
     if failed is None and any(limit.applies_to(entry.identity) for limit in closed):
         return Condition.LIMIT
     return failed
+
+
+def waiting_by_site(queues: Iterable[IndexedQueue], sites: Iterable[str]) -> dict[str, int]:
+    """The jobs that may run at each site by the site lists of their queues: conditions SITE and BANNED_SITE alone.
+
+    Each queue is looked at once, whatever the number of sites.
+    """
+    unbound, corrections = 0, Counter[str]()
+    for entry in queues:
+        identity, waiting = entry.identity, entry.waiting
+        if identity.sites:
+            for site in identity.sites - identity.banned_sites:
+                corrections[site] += waiting
+            continue
+        unbound += waiting
+        for site in identity.banned_sites:
+            corrections[site] -= waiting
+    return {site: unbound + corrections[site] for site in sites}
 
 
 def eligible_queues(

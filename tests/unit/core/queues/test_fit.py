@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pilotage.core.ids import QueueId
 from pilotage.core.queues.fit import (
+    STATIC,
     Condition,
     Offer,
     PrivateIdentity,
@@ -23,6 +25,7 @@ from pilotage.core.queues.fit import (
     with_sizes,
 )
 from pilotage.core.queues.identity import QueueIdentity
+from pilotage.core.queues.indexed_queue import IndexedQueue, waiting_by_site
 from tests.unit.core.queues.offers import identities, offers
 
 TAGS = frozenset({"gpu", "ssd"})
@@ -271,3 +274,22 @@ def test_with_sizes_changes_only_the_sizes(offer: Offer, closed: bool) -> None:
     assert with_sizes(offer, 7.0, 3, 9, 11.0, 13) == replace(
         offer, cpu_time=7.0, processors=3, memory=9, wall_time=11.0, disk=13
     )
+
+
+@given(st.lists(st.tuples(identities(), st.integers(0, 5)), max_size=8), offers())
+def test_the_waiting_jobs_of_all_sites_are_those_whose_site_lists_name_or_do_not_ban_it(
+    queues: list[tuple[QueueIdentity, int]], offer: Offer
+) -> None:
+    entries = [
+        IndexedQueue(QueueId(number), identity, (identity.owner, identity.group), waiting=waiting)
+        for number, (identity, waiting) in enumerate(queues)
+    ]
+    lists = (STATIC[Condition.SITE], STATIC[Condition.BANNED_SITE])
+    assert waiting_by_site(entries, ["here", "there", "elsewhere"]) == {
+        site: sum(
+            waiting
+            for identity, waiting in queues
+            if all(rule.met(identity, replace(offer, site=site)) for rule in lists)
+        )
+        for site in ("here", "there", "elsewhere")
+    }

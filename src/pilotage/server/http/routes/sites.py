@@ -9,8 +9,7 @@ from fastapi import Response
 
 from pilotage.core.errors import InvalidInput
 from pilotage.core.ids import QueueId
-from pilotage.core.queues.fit import site_allowed
-from pilotage.core.queues.indexed_queue import IndexedQueue
+from pilotage.core.queues.indexed_queue import IndexedQueue, waiting_by_site
 from pilotage.core.sites import SiteState
 from pilotage.server.context import Context
 from pilotage.server.http.auditing import audited_call, utc_text
@@ -42,18 +41,16 @@ router = CallRouter("places")
 NOT_RECORDED = RecordedReason("", "", 0.0)
 
 
-def _may_see(caller: Caller, queue: IndexedQueue) -> bool:
-    viewer = caller.viewer()
-    identity = queue.identity
-    return (
-        viewer.everything or identity.owner == viewer.owner or identity.group == (viewer.shared_group or None)
-    )
-
-
 def _waiting_queues(context: Context, caller: Caller) -> list[IndexedQueue]:
     """The task queues with waiting jobs that the caller may see."""
-    indexed = list(context.pool.queues.index.entries.values())
-    return [queue for queue in indexed if queue.waiting and _may_see(caller, queue)]
+    viewer, indexed = caller.viewer(), list(context.pool.queues.index.entries.values())
+    owner, group = viewer.owner, viewer.shared_group or None
+    return [
+        queue
+        for queue in indexed
+        if queue.waiting
+        and (viewer.everything or queue.identity.owner == owner or queue.identity.group == group)
+    ]
 
 
 def _reasons(context: Context) -> Mapping[QueueId, RecordedReason]:
@@ -145,17 +142,20 @@ def sites(context: TheContext, caller: TheCaller) -> list[SiteSummary]:
 def _summaries(context: Context, caller: Caller, names: Sequence[str]) -> list[SiteSummary]:
     pool, connection = context.pool, context.readers.connection()
     pilots_by_site, running = listing.pilots_by_site(connection), listing.running_by_site(connection)
-    indexed = [queue for queue in list(pool.queues.index.entries.values()) if _may_see(caller, queue)]
+    waiting = waiting_by_site(_waiting_queues(context, caller), names)
     slots, switched = pool.site_slots(), pool.offers.site_states
+    ces: dict[str, list[str]] = {}
+    for ce, section in sorted(pool.policy.ces.items()):
+        ces.setdefault(section.site, []).append(ce)
     summaries = []
     for name in names:
         row = switched.get(name)
         summary = SiteSummary(
             name=name,
-            ces=sorted(ce for ce, facts in pool.policy.ces.items() if facts.site == name),
+            ces=ces.get(name, []),
             pilots=pilots_by_site.get(name, {}),
             running=running.get(name, 0),
-            waiting=sum(queue.waiting for queue in indexed if site_allowed(queue.identity, name)),
+            waiting=waiting[name],
             state=str(pool.site_state(name)),
             slots=slots.get(name, 0),
         )
