@@ -20,6 +20,7 @@ from pilotage.core.provisioning.plan import (
     ProvisioningFacts,
     Succession,
     WaitingQueue,
+    decided_above,
     plan,
 )
 
@@ -186,6 +187,15 @@ seeds = st.integers(0, 10**6)
 @given(any_facts(), seeds)
 def test_equal_facts_and_chance_give_an_equal_plan(facts: ProvisioningFacts, seed: int) -> None:
     assert planned(facts, seed=seed) == planned(replace(facts), seed=seed)
+
+
+@given(any_facts(), seeds)
+def test_a_plan_needs_no_queue_for_which_nothing_can_be_decided(facts: ProvisioningFacts, seed: int) -> None:
+    above = decided_above(facts.capacity, facts.pilots)
+    wanting = tuple(one for one in facts.queues if facts.capacity.width(one) > above)
+    assert planned(facts, seed=seed) == planned(replace(facts, queues=wanting), seed=seed)
+    if above:
+        assert not planned(facts, seed=seed).orders, "a full CE starts no pilot"
 
 
 @given(any_facts(), seeds)

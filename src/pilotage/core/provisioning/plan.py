@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from pilotage.core.ids import PilotId, QueueId
+from pilotage.core.queues.identity import QueueIdentity
 
 PATIENCE = 30.0
 """Seconds for which a wide queue may starve before narrow pilots are told to leave for it."""
@@ -25,7 +26,7 @@ class Capacity:
     memory: int = 0
     """MB; 0: not known, and no job is refused for it."""
 
-    def width(self, queue: WaitingQueue) -> int:
+    def width(self, queue: WaitingQueue | QueueIdentity) -> int:
         """Processors of a pilot for one job of `queue`. Memory comes in proportion to processors."""
         for_memory = -(-queue.memory * self.processors // self.memory) if self.memory else 0
         return max(queue.processors, for_memory)
@@ -116,10 +117,21 @@ def plan(facts: ProvisioningFacts, now: float, rng: Random) -> Plan:
     for queue in starving:
         draft.serve(queue)
     draft.follow(queues)
+    served = {queue.id for queue in starving}
     for queue in queues:
-        if queue not in starving:
+        if queue.id not in served:
             draft.serve(queue)
     return Plan(tuple(draft.orders), tuple(draft.drains), draft.starving_since)
+
+
+def decided_above(capacity: Capacity, pilots: Iterable[LivePilot]) -> int:
+    """The width up to which nothing can be decided for a queue: on a full CE only one that starves wants anything."""
+    free, widest = capacity.processors, 0
+    for pilot in pilots:
+        free -= pilot.processors
+        if not pilot.leaves:
+            widest = max(widest, pilot.processors)
+    return widest if free < 1 else 0
 
 
 class _PlanDraft:
@@ -144,8 +156,7 @@ class _PlanDraft:
 
     def candidates(self) -> list[WaitingQueue]:
         """The queues that may get a pilot."""
-        # On a full CE without idle pilots only a queue that is too wide for every pilot can want anything.
-        above = self._widest if self._free < 1 and not self._idle else 0
+        above = decided_above(self._facts.capacity, self._facts.pilots)
         return [
             queue
             for queue in self._facts.queues

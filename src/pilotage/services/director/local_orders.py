@@ -19,6 +19,7 @@ from pilotage.core.provisioning.plan import (
     ProvisioningFacts,
     Succession,
     WaitingQueue,
+    decided_above,
     plan,
 )
 from pilotage.core.shares.turns import Turn, next_owner
@@ -64,10 +65,12 @@ class LocalOrders:
         decided, turns = Plan(starving_since=self.starving_since), dict[PilotId, Turn]()
         if facts.is_open:
             turns = self._ended_turns(name, pool, tx, ce, live)
+            whole, known_pilots = Capacity(*capacity(ce, self.machine)), _live_pilots(tx, live)
+            above = decided_above(whole, known_pilots)
             known = ProvisioningFacts(
-                Capacity(*capacity(ce, self.machine)),
-                _live_pilots(tx, live),
-                tuple(self._queues(director, pool, ce, now)),
+                whole,
+                known_pilots,
+                tuple(self._queues(director, pool, ce, now, whole, above)),
                 tuple(Succession(pilot, turn.owner) for pilot, turn in turns.items()),
                 self.starving_since,
             )
@@ -132,16 +135,23 @@ class LocalOrders:
                 turns[pilot] = promised or Turn(name, owner, ce.quantum)
         return turns
 
-    def _queues(self, director: CeDirector, pool: Pool, ce: Ce, now: float) -> Iterator[WaitingQueue]:
-        """The queues that a pilot with all of the CE's capacity could serve."""
+    def _queues(
+        self, director: CeDirector, pool: Pool, ce: Ce, now: float, whole: Capacity, above: int
+    ) -> Iterator[WaitingQueue]:
+        """The queues wider than `above` that a pilot with all of the CE's capacity could serve."""
+        if above >= whole.processors:
+            return
         node = self.node(ce)
         offer = possible_offer(pool, director.ce, node)
         closed = pool.offers.limits.limiter.exhausted_limits(offer.site, offer.ce, now)
         holds = requirements_for(pool, offer, node, now)
-        pools = pool.policy.default_submit_pools()
-        for entry in pool.queues.index.candidates(offer, holds, closed):
+        entries = pool.queues.index.candidates(offer, holds, closed)
+        submit_pool, pools = ce.submit_pool, pool.policy.default_submit_pools() if entries else ()
+        for entry in entries:
             identity = entry.identity
-            if ce.submit_pool not in (identity.submit_pools or pools):
+            if whole.width(identity) <= above:
+                continue
+            if submit_pool not in (identity.submit_pools or pools):
                 continue
             yield WaitingQueue(
                 entry.id,
