@@ -35,7 +35,7 @@ USERS = {
     "bob": {"groups": ["/exp"]},
     "carol": {"groups": ["/exp"]},
     "eve": {"groups": []},
-    SERVICE: {"groups": ["/exp/analysis"]},
+    SERVICE: {"groups": ["/exp/analysis", "/exp/production"]},
 }
 WEB, WEB_SECRET = "web", "another secret of the tests"
 _CLIENTS: list[dict[str, object]] = [

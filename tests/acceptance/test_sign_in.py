@@ -23,8 +23,10 @@ from tests.oidc import AUDIENCE, CLIENT, OidcProvider, approve
 from tests.ports import free_port
 
 POLICY = """
+[groups.production]
+share = 1
 [users.service]
-groups = ["others"]
+groups = ["others", "production"]
 [issuers.iam]
 url = "{url}"
 client = "{client}"
@@ -32,6 +34,7 @@ audience = ["{audience}"]
 scopes = ["openid", "offline_access"]
 [issuers.iam.groups]
 "/exp/analysis" = "others"
+"/exp/production" = "production"
 """
 
 
@@ -192,6 +195,27 @@ def test_programs_send_tokens_of_the_issuer_themselves(instance: Instance, oidc:
     )
     assert refresh.status_code == 403
     assert "new sign-in" in refresh.text
+
+
+def test_a_program_in_several_groups_chooses_one(instance: Instance, oidc: OidcProvider) -> None:
+    url, token = url_of(instance), oidc.service_token()
+    with Client(url, token, group="production", patience=0) as client:
+        assert client.whoami().group == "production"
+    for group in ("analysis", "admins", "gruppe é 中"):
+        with (
+            Client(url, token, group=group, patience=0) as client,
+            pytest.raises(Forbidden, match="service is not in group"),
+        ):
+            client.whoami()
+    with Client(url, token, patience=0) as client:
+        own = client.exchange(token, "").token
+    with Client(url, own, group="others", patience=0) as client:
+        assert client.whoami().group == "others"
+    with (
+        Client(url, own, group="production", patience=0) as client,
+        pytest.raises(Forbidden, match="is for group"),
+    ):
+        client.whoami()
 
 
 def test_an_issuer_that_is_away_is_told_and_valid_sessions_go_on(

@@ -78,6 +78,7 @@ class Client(
     - `url`: address of the server, http://HOST:PORT or https://HOST:PORT, with #sha256=FINGERPRINT to pin. Several
       servers of one pool are separated by commas; when one does not answer, the next is asked.
     - `token`: the text of a token, or a TokenFile, which is renewed in place.
+    - `group`: the group to work in, if the token is one of a trusted issuer; "": the first of the token.
     - `patience`: seconds for which requests to an unreachable or busy server are retried. Requests that could take
       effect twice are not repeated.
     - `connect_patience`: the same until the server's first answer; None: as `patience`.
@@ -97,6 +98,7 @@ class Client(
         url: str,
         token: str | TokenFile,
         *,
+        group: str = "",
         patience: float = 30.0,
         timeout: float = 60.0,
         connect_patience: float | None = None,
@@ -114,6 +116,7 @@ class Client(
             url.split(","),
             lambda: source.current(calls),
             refused=lambda token, error: source.refused(token, error, calls),
+            group=group,
             patience=patience,
             connect_patience=connect_patience,
             timeout=timeout,

@@ -52,6 +52,8 @@ class Transport:
 
     `urls`: the addresses of the servers. Requests go to one of them; when it is not reached, to the next.
 
+    `group`: the group to work in, for tokens of a trusted issuer.
+
     `token` is called before every request. `refused` is called after a token was refused; it raises if there is no
     other token.
 
@@ -68,6 +70,7 @@ class Transport:
         urls: Sequence[str],
         token: Callable[[], str],
         *,
+        group: str = "",
         patience: float,
         connect_patience: float | None = None,
         timeout: float,
@@ -90,6 +93,9 @@ class Transport:
         self._notice = ""
         self._timeout = timeout
         self._token = token
+        # Names are sent in UTF-8; http.client writes texts in Latin-1.
+        name = group.encode().decode("latin-1")
+        self._group_header = {wire.identity.GROUP_HEADER: name} if group else {}
         self._refused = refused
         try:
             for url in self._urls:
@@ -212,7 +218,7 @@ class Transport:
         if bearer:
             if not (bearer.isascii() and bearer.isprintable()):
                 raise NotAuthenticated("the token has characters that no token has")
-            headers = {**headers, "authorization": f"Bearer {bearer}"}
+            headers = {**headers, "authorization": f"Bearer {bearer}", **self._group_header}
         url, body = self.url, content() if content else None
         answer = self._pool.send(url, HttpRequest(method, target, headers, body, timeout))
         try:

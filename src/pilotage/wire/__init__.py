@@ -7,6 +7,7 @@ hold for every route under /v1:
 - Lists are paged by key: `after` is the last id received, `limit` is at most MAX_PAGE (wire/limits.py).
 - Every answer that is not 2xx has an `ErrorBody` (wire/pilot.py).
 - Requests carry `Authorization: Bearer <JSON Web Token>`. /live, /ready and /metrics need no token.
+- With a token of a trusted issuer the header `Pilotage-Group` chooses the group.
 """
 
 from __future__ import annotations

@@ -9,6 +9,9 @@ from pilotage.wire.call import ADMINISTRATORS, ANYBODY, PERSON, ApiCall, NoReque
 from pilotage.wire.limits import MAX_INT64, Bounds, Name, Seconds
 from pilotage.wire.queries import PageQuery
 
+GROUP_HEADER = "pilotage-group"
+"""The header with the group in which a program works that sends a token of a trusted issuer."""
+
 
 @dataclass
 class Identity:

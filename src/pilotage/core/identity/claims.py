@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pilotage.core.errors import Forbidden, NotAuthenticated
+from pilotage.core.policy.entitlements import Entitlement, read_entitlement, read_source
 from pilotage.core.policy.issuer_model import TrustedIssuer
 from pilotage.core.policy.model import Policy
 
@@ -20,6 +21,8 @@ CAPABILITIES = frozenset({READ, CREATE, CANCEL, MODIFY})
 """Scopes of the WLCG profile for computing. A token with one of them allows only the calls that its scopes name."""
 _SCITOKENS = {"condor:/READ": {READ}, "condor:/WRITE": {CREATE, CANCEL, MODIFY}}
 """Scopes that HTCondor has for SciTokens, as scopes of the profile."""
+_OF_PROFILES = ("compute.", "storage.", "condor:/", "read:/", "write:/")
+"""The beginnings of scopes of both profiles. A token with such scopes for another service has no rights here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,24 +35,74 @@ class ClaimedAccount:
 
 def read_account(issuer: TrustedIssuer, policy: Policy, claims: Mapping[str, object]) -> ClaimedAccount:
     """The user and the groups. Raises NotAuthenticated if a claim is missing or is no name."""
-    value = claims.get(issuer.user_claim)
+    value = find_claim(claims, issuer.user_claim)
     if not isinstance(value, str) or not value or len(value) > LONGEST_NAME or not value.isprintable():
         raise NotAuthenticated(
             f"the token names no user: its claim {issuer.user_claim} is missing",
             hint="`user_claim` of the issuer in the policy, and the scopes that are asked for",
         )
-    return ClaimedAccount(issuer.users.get(value, value), _groups(issuer, policy, claims))
+    user = issuer.users.get(value, value)
+    if not issuer.group_claim:
+        known = policy.users.get(user)
+        return ClaimedAccount(user, () if known is None else tuple(known.groups))
+    return ClaimedAccount(user, _groups(issuer, policy, find_claim(claims, issuer.group_claim)))
 
 
-def _groups(issuer: TrustedIssuer, policy: Policy, claims: Mapping[str, object]) -> tuple[str, ...]:
-    value = claims.get(issuer.group_claim, ())
+def find_claim(claims: Mapping[str, object], name: str) -> object:
+    """The claim of this name; else dots lead into objects, as in `resource_access.pool.roles`. None: there is none."""
+    if name in claims:
+        return claims[name]
+    # Names of claims have dots themselves, as `wlcg.groups`, so the longest name that is there leads on.
+    outer, mark, rest = name.rpartition(".")
+    while mark:
+        inside = claims.get(outer)
+        if isinstance(inside, Mapping) and (found := find_claim(inside, rest)) is not None:
+            return found
+        outer, mark, word = outer.rpartition(".")
+        rest = f"{word}.{rest}"
+    return None
+
+
+def _groups(issuer: TrustedIssuer, policy: Policy, value: object) -> tuple[str, ...]:
     values = value.split() if isinstance(value, str) else value if isinstance(value, list) else ()
-    names = (
-        issuer.groups.get(item, item.removeprefix("/"))
-        for item in values[:MOST_GROUPS]
-        if isinstance(item, str)
-    )
+    keys = _entitlement_keys(issuer)
+    names: list[str] = []
+    for item in values[:MOST_GROUPS]:
+        if isinstance(item, str):
+            entitlement = read_entitlement(item)
+            if entitlement is None:
+                names.append(issuer.groups.get(item, item.removeprefix("/")))
+            else:
+                names += _entitled_groups(issuer, keys, entitlement)
     return tuple(dict.fromkeys(name for name in names if name in policy.groups))
+
+
+_Keys = dict[tuple[str, tuple[str, ...]], list[tuple[Entitlement, str]]]
+
+
+def _entitlement_keys(issuer: TrustedIssuer) -> _Keys:
+    """The entitlements in the issuer's table of groups, by namespace and group."""
+    keys: _Keys = {}
+    for text, group in issuer.groups.items():
+        key = read_entitlement(text)
+        if key is not None:
+            keys.setdefault((key.namespace, key.groups), []).append((key, group))
+    return keys
+
+
+def _entitled_groups(issuer: TrustedIssuer, keys: _Keys, entitlement: Entitlement) -> list[str]:
+    """The names of groups to which an entitlement leads. Another authority or namespace than the policy's: none."""
+    trusted = entitlement.source in map(read_source, issuer.entitlements)
+    names = [
+        group
+        for key, group in keys.get((entitlement.namespace, entitlement.groups), ())
+        if key.role in ("", entitlement.role)
+        and (key.authority == entitlement.authority or (trusted and not key.authority))
+    ]
+    if trusted:
+        for path in entitlement.paths:
+            names.append(issuer.groups.get(path, path.removeprefix("/")))
+    return names
 
 
 def choose_group(policy: Policy, account: ClaimedAccount, asked: str) -> str:
@@ -75,8 +128,14 @@ def choose_group(policy: Policy, account: ClaimedAccount, asked: str) -> str:
 
 
 def read_capabilities(claims: Mapping[str, object]) -> frozenset[str] | None:
-    """The rights of the token, as scopes of the WLCG profile; None: all rights of its user."""
-    value = claims.get("scope", "")
-    words = value.split() if isinstance(value, str) else []
-    named = (_SCITOKENS.get(word, {word.partition(":")[0]}) for word in words)
-    return CAPABILITIES & set[str]().union(*named) or None
+    """The rights of the token, as scopes of the WLCG profile; None: all rights of its user.
+
+    `scp` holds the scopes of some issuers, and both claims may be lists.
+    """
+    value = claims.get("scope", claims.get("scp", ""))
+    words = value.split() if isinstance(value, str) else value if isinstance(value, list) else []
+    bounding = [word for word in words if isinstance(word, str) and word.startswith(_OF_PROFILES)]
+    if not bounding:
+        return None
+    named = (_SCITOKENS.get(word, {word.partition(":")[0]}) for word in bounding)
+    return CAPABILITIES & set[str]().union(*named)

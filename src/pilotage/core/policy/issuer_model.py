@@ -9,10 +9,12 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from pilotage.core.policy.entitlements import read_entitlement, read_source
 from pilotage.core.policy.table import PolicyTable
 from pilotage.core.setting import Setting
 
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
+EXAMPLE = "urn:mace:egi.eu:group:vo.example.org:role=member#aai.egi.eu"
 
 
 class TrustedIssuer(PolicyTable, frozen=True):
@@ -50,8 +52,19 @@ class TrustedIssuer(PolicyTable, frozen=True):
     ] = ()
     user_claim: Annotated[str, Setting("claim with the name of the user")] = "preferred_username"
     group_claim: Annotated[
-        str, Setting("claim with the user's groups at the issuer, such as groups or entitlements")
+        str,
+        Setting(
+            "claim with the user's groups at the issuer, such as groups, eduperson_entitlement or"
+            " resource_access.pool.roles, where dots lead into objects; empty: the policy alone gives groups"
+        ),
     ] = "wlcg.groups"
+    entitlements: Annotated[
+        tuple[str, ...],
+        Setting(
+            "sources of entitlements, as urn:mace:egi.eu#aai.egi.eu: theirs count as the path of their group, /vo/sub,"
+            " and as /vo/sub:role=ROLE. Others count by a URN in the table of groups only"
+        ),
+    ] = ()
     users: Annotated[
         dict[str, str],
         Setting("user of the policy by value of user_claim; other values are the names of users themselves"),
@@ -60,7 +73,7 @@ class TrustedIssuer(PolicyTable, frozen=True):
         dict[str, str],
         Setting(
             "group of the policy by value in group_claim; other values count if they are the name of a group, after a"
-            " slash or without one"
+            " slash or without one. An entitlement without a role stands for each role in its group"
         ),
     ] = msgspec.field(default_factory=dict)
     lifetime: Annotated[
@@ -89,6 +102,16 @@ class TrustedIssuer(PolicyTable, frozen=True):
             yield "client", "no client and no audience is given, so no token of it could be accepted"
         if self.web_client and not re.fullmatch(r"https?://[^\s/?#]+(/[^\s?#]*)?", self.web_address):
             yield "web_address", f"{self.web_address!r} is not an address such as https://pool.example.org"
-        for key in ("user_claim", "group_claim"):
-            if not getattr(self, key):
-                yield key, "a claim needs a name"
+        yield from self._mistakes_of_claims()
+
+    def _mistakes_of_claims(self) -> Iterator[tuple[str, str]]:
+        if not self.user_claim:
+            yield "user_claim", "a claim needs a name"
+        if not self.group_claim and self.new_users == "accept":
+            yield "new_users", "new users would be in no group, as there is no group_claim"
+        for source in self.entitlements:
+            if read_source(source) is None:
+                yield "entitlements", f"{source[:80]!r} is not a source such as urn:mace:egi.eu#aai.egi.eu"
+        for value in self.groups:
+            if value.lower().startswith("urn:") and ":group:" in value and read_entitlement(value) is None:
+                yield "groups", f"{value[:80]!r} is not an entitlement such as {EXAMPLE}"

@@ -16,6 +16,7 @@ from pilotage.server.tokens import Caller
 from pilotage.services.pilots.exchange import token_hash
 from pilotage.store.tables import pilots
 from pilotage.wire.call import Access
+from pilotage.wire.identity import GROUP_HEADER
 
 Scope = MutableMapping[str, Any]
 
@@ -29,10 +30,12 @@ async def identify(context: Context, scope: Scope) -> bool:
     The identity, or the error, is stored in the scope for `context.identity_of`. A valid token makes the connection
     trusted from then on.
     """
-    header = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
+    headers = dict(reversed(scope["headers"]))
+    asked_group = headers.get(GROUP_HEADER.encode(), b"").decode(errors="replace").strip()
     identity: Caller | PilotId | PilotageError
     try:
-        identity = await _identify_sender(context, scope["path"], bearer(header))
+        token = bearer(headers.get(b"authorization", b""))
+        identity = await _identify_sender(context, scope["path"], token, asked_group)
     except PilotageError as error:
         identity = error
     if isinstance(identity, Caller):
@@ -46,13 +49,19 @@ async def identify(context: Context, scope: Scope) -> bool:
     return True
 
 
-async def _identify_sender(context: Context, path: str, token: str) -> Caller | PilotId:
+async def _identify_sender(context: Context, path: str, token: str, asked_group: str) -> Caller | PilotId:
     if not path.startswith(PILOT_PREFIX):
         if not token:
             raise NotAuthenticated("no token was given", hint="Authorization: Bearer TOKEN")
         if is_foreign(context.pool.policy, token):
-            return await _identify_foreign(context, token)
-        return context.tokens.issuer.read(token, context.pool.policy, context.clock())
+            return await _identify_foreign(context, token, asked_group)
+        caller = context.tokens.issuer.read(token, context.pool.policy, context.clock())
+        if asked_group and asked_group != caller.group:
+            raise Forbidden(
+                f"this token is for group {caller.group}, not for {asked_group[:80]}",
+                hint=f"use a token of group {asked_group[:80]}, or leave out the header {GROUP_HEADER}",
+            )
+        return caller
     if not token:
         raise NotAuthenticated("no token was given", hint="enrol first")
     hashed = token_hash(token)
@@ -62,11 +71,11 @@ async def _identify_sender(context: Context, path: str, token: str) -> Caller | 
     return pilot.id
 
 
-async def _identify_foreign(context: Context, token: str) -> Caller:
+async def _identify_foreign(context: Context, token: str, asked_group: str) -> Caller:
     """The caller of a token that a trusted issuer has made for this server."""
     policy = context.pool.policy
     name, claims = await context.tokens.trusted.claims(policy, token, context.clock(), at_sign_in=False)
-    return context.tokens.issuer.foreign_caller(name, claims, policy)
+    return context.tokens.issuer.foreign_caller(name, claims, policy, asked_group)
 
 
 def check_sender(access: Access, scope: MutableMapping[str, Any]) -> None:
@@ -88,9 +97,8 @@ def check_sender(access: Access, scope: MutableMapping[str, Any]) -> None:
 def _need_capability(capabilities: frozenset[str], method: str, path: str) -> None:
     needed = capability_of(method, path)
     if needed not in capabilities:
-        raise Forbidden(
-            f"this token does not allow {needed}", hint=f"its scopes allow {', '.join(sorted(capabilities))}"
-        )
+        allowed = ", ".join(sorted(capabilities)) or "nothing here"
+        raise Forbidden(f"this token does not allow {needed}", hint=f"its scopes allow {allowed}")
 
 
 def capability_of(method: str, path: str) -> str:

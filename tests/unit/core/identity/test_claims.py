@@ -108,7 +108,7 @@ def test_the_group_of_a_token_is_one_that_both_give() -> None:
         ("openid compute.read compute.create:/x", {"compute.read", "compute.create"}),
         ("condor:/READ", {"compute.read"}),
         ("condor:/WRITE", {"compute.create", "compute.cancel", "compute.modify"}),
-        ("compute.everything", None),
+        ("compute.everything", set()),
     ],
 )
 def test_scopes_of_computing_bound_a_token(scope: object, found: set[str] | None) -> None:
