@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec, cast
 
 from pilotage.cli.console import CommandOutput
 from pilotage.cli.parser import CommandOption
+from pilotage.cli.telemetry import command_span
 
 if TYPE_CHECKING:
     from pilotage.client import Client
@@ -123,7 +124,8 @@ def connected(function: Callable[Concatenate[Session, P], int | None]) -> Callab
     def command(**values: Any) -> int | None:
         home, server, token_file, as_json = (values.pop(name) for name, _, _ in SHARED)
         session = Session(home, server, token_file, CommandOutput(as_json))
-        return cast(Callable[..., int | None], function)(session, **values)
+        with command_span(function.__name__.strip("_")):
+            return cast(Callable[..., int | None], function)(session, **values)
 
     parameters = [parameter.replace(kind=keyword) for parameter in own] + shared
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,6 +22,7 @@ from pilotage.client.connections import (
     check_url,
 )
 from pilotage.core.errors import NotAuthenticated, Overloaded, PilotageError, Unreachable
+from pilotage.telemetry.tracer import outgoing_headers
 from pilotage.wire.call import ApiCall, NoRequest
 from pilotage.wire.server_trust import CERTIFICATES_HEADER, ServerTrust
 
@@ -219,6 +221,8 @@ class Transport:
             if not (bearer.isascii() and bearer.isprintable()):
                 raise NotAuthenticated("the token has characters that no token has")
             headers = {**headers, "authorization": f"Bearer {bearer}", **self._group_header}
+        if traced := outgoing_headers(os.environ):
+            headers = {**headers, **traced}
         url, body = self.url, content() if content else None
         answer = self._pool.send(url, HttpRequest(method, target, headers, body, timeout))
         try:

@@ -29,13 +29,14 @@ LogFormatOption = Annotated[
 ]
 
 
-class FrontOptions(NamedTuple):
-    """Who may reach the server, and its limits; the fields are named as the options."""
+class PlainOptions(NamedTuple):
+    """Options that a detached server gets as they were given; the fields have their names."""
 
     connections: int
     connections_per_address: int
     proxies: str
     least_free: int
+    otlp: str
 
 
 PortOption = Annotated[
@@ -92,6 +93,15 @@ LeastFreeOption = Annotated[
         metavar="MB",
         min=0,
         help="Refuse new work while a disk has less free space than this, or than 5 % of its size",
+    ),
+]
+CollectorOption = Annotated[
+    str,
+    CommandOption(
+        "--otlp",
+        envvar="PILOTAGE_OTLP",
+        metavar="URL",
+        help="Send spans of submissions and their jobs to this collector of OpenTelemetry",
     ),
 ]
 RecordOption = Annotated[

@@ -24,13 +24,14 @@ from pilotage.main.database_options import (
     database_location,
 )
 from pilotage.main.server_options import (
+    CollectorOption,
     ConnectionsOption,
     ConnectionsPerAddressOption,
-    FrontOptions,
     LeastFreeOption,
     LogFormat,
     LogFormatOption,
     LogOptions,
+    PlainOptions,
     PolicyOption,
     PortOption,
     ProxiesOption,
@@ -76,6 +77,7 @@ def up(
     connections_per_address: ConnectionsPerAddressOption = 512,
     proxies: ProxiesOption = "",
     least_free: LeastFreeOption = 64,
+    otlp: CollectorOption = "",
     record: RecordOption = None,
     record_limit: RecordLimitOption = 1000,
     verbose: Annotated[bool, CommandOption("--verbose", "-v", help="Log more")] = False,
@@ -90,13 +92,13 @@ def up(
     if port and listen_port and port != listen_port:
         raise InvalidInput(f"--port {port} and --listen {listen} differ", hint="give the port once")
     address, given = (host, listen_port or port), _policy_text(policy)
-    front = FrontOptions(connections, connections_per_address, check_proxies(proxies), least_free)
+    plain = PlainOptions(connections, connections_per_address, check_proxies(proxies), least_free, otlp)
     log = LogOptions(verbose, log_format)
     if detach:
         return _start_detached(
-            place, address, pilot_server, policy, sandboxes, log, database_url, front, record, record_limit
+            place, address, pilot_server, policy, sandboxes, log, database_url, plain, record, record_limit
         )
-    _serve(place, address, pilot_server, given, sandboxes, log, front, record, record_limit)
+    _serve(place, address, pilot_server, given, sandboxes, log, plain, record, record_limit)
     return 0
 
 
@@ -125,7 +127,7 @@ def _serve(
     policy: str,
     sandboxes: Path | None,
     log: LogOptions,
-    front: FrontOptions,
+    plain: PlainOptions,
     record: Path | None,
     record_limit: int,
 ) -> None:
@@ -145,12 +147,13 @@ def _serve(
         announce=lambda url: _announce(home.folder, url, log.format),
         policy=policy,
         sandboxes=sandboxes.expanduser().absolute() if sandboxes is not None else None,
+        collector=plain.otlp,
         record=record.expanduser().absolute() if record is not None else None,
         record_limit=record_limit * 1_000_000,
-        connections=front.connections,
-        connections_per_address=front.connections_per_address,
-        proxies=front.proxies,
-        least_free=front.least_free,
+        connections=plain.connections,
+        connections_per_address=plain.connections_per_address,
+        proxies=plain.proxies,
+        least_free=plain.least_free,
     )
     serve(settings)
 
@@ -195,7 +198,7 @@ def _start_detached(
     sandboxes: Path | None,
     log: LogOptions,
     url: str,
-    front: FrontOptions,
+    plain: PlainOptions,
     record: Path | None,
     record_limit: int,
 ) -> int:
@@ -207,7 +210,7 @@ def _start_detached(
     command += ["--listen", f"[{host}]" if ":" in host else host, "--port", str(port)]
     command += ["--pilot-server", pilot_server, *(["--verbose"] if log.verbose else [])]
     command += ["--log-format", log.format.value]
-    for name, value in front._asdict().items():
+    for name, value in plain._asdict().items():
         command += [f"--{name.replace('_', '-')}", str(value)]
     if policy:
         command += ["--policy", str(Path(policy).absolute())]

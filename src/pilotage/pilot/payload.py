@@ -188,6 +188,7 @@ class RunningPayload:
         if not self.is_in_place:
             self.streams.open(self.folder)
         self.started = now
+        self.finish.download = round(now - self.begun, 6)
         self.cores = cores
         files = (null, self.streams.files[0], self.streams.files[-1])
         if isolation is None:

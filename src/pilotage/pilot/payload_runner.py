@@ -283,6 +283,9 @@ class PayloadRunner:
             payload.finish.failure, payload.finish.message = "output", repr(error)
         if payload.killed and not payload.finish.failure:
             payload.finish.failure = "killed"
+        if payload.pid:
+            seconds = self._clock() - payload.started - payload.finish.wall
+            payload.finish.upload = round(max(0.0, seconds), 6)
         self._remove(payload)
         self.events.append(PayloadEnded(payload.finish))
 

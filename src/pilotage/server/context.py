@@ -39,6 +39,8 @@ from pilotage.store.engine.connection import Connection, Readers
 from pilotage.store.tables.work_queue_depth import WorkQueueDepth
 from pilotage.store.writer.transaction import Handler
 from pilotage.store.writer.writer import Writer
+from pilotage.telemetry.collector import Collector
+from pilotage.telemetry.tracer import Tracer
 
 Answer = TypeVar("Answer")
 
@@ -80,6 +82,14 @@ class PilotService:
     """The calls to batch systems and programs."""
     relays: dict[tuple[str, str], RelayState] = field(default_factory=dict)
     """The relays at the last look of their duty, by the `reach` and `relay` of CEs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Telemetry:
+    """The spans of this server, and their way to a collector."""
+
+    tracer: Tracer
+    collector: Collector
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +142,8 @@ class Context:
     duties: DutyState
     wake: Wake = field(default_factory=Wake)
     stop: Stop = field(default_factory=Stop)
+    telemetry: Telemetry | None = None
+    """None: this server makes no spans."""
 
     async def quick_read(self, query: Callable[[Connection], Answer]) -> Answer:
         """Run a short query on a reader's connection.

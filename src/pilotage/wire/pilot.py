@@ -217,7 +217,11 @@ class Finish:
     signal: Optional[Status] = None
     failure: Name = ""
     message: Told = ""
+    download: Seconds = 0.0
+    """Seconds from the arrival of the job to the start of its program: inputs were fetched."""
     wall: Seconds = 0.0
+    upload: Seconds = 0.0
+    """Seconds from the end of the program to this message: outputs were stored."""
     cpu: CpuSeconds = 0.0
     max_rss: Megabytes = 0
     """MB"""

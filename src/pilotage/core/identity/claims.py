@@ -49,15 +49,15 @@ def read_account(issuer: TrustedIssuer, policy: Policy, claims: Mapping[str, obj
 
 
 def find_claim(claims: Mapping[str, object], name: str) -> object:
-    """The claim of this name; else dots lead into objects, as in `resource_access.pool.roles`. None: there is none."""
+    """The claim of this name; else dots lead into objects, as in resource_access.pool.roles. None: there is none."""
     if name in claims:
         return claims[name]
-    # Names of claims have dots themselves, as `wlcg.groups`, so the longest name that is there leads on.
+    # Names of claims have dots themselves, as wlcg.groups, so the longest name that is there leads on.
     outer, mark, rest = name.rpartition(".")
     while mark:
         inside = claims.get(outer)
-        if isinstance(inside, Mapping) and (found := find_claim(inside, rest)) is not None:
-            return found
+        if isinstance(inside, Mapping) and (claim := find_claim(inside, rest)) is not None:
+            return claim
         outer, mark, word = outer.rpartition(".")
         rest = f"{word}.{rest}"
     return None

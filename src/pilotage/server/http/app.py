@@ -58,6 +58,14 @@ class Application:
         return self._api
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if (telemetry := self.context.telemetry) is not None and scope["type"] == "http":
+            from pilotage.server.http.spans import answer_traced
+
+            await answer_traced(telemetry.tracer, self._answer, scope, receive, send)
+        else:
+            await self._answer(scope, receive, send)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             path: str = scope["path"]
             if path == "/live" and scope["method"] == "GET":

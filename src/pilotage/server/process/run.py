@@ -18,7 +18,7 @@ from pilotage.core.errors import InvalidInput
 from pilotage.outside.batch.script import pilot_program
 from pilotage.outside.batch.ssh.connections import CONNECTIONS, SshConnections
 from pilotage.outside.sandbox.directory import DirectorySandbox
-from pilotage.server.context import Context, Disk, DutyState, PilotService, Tokens
+from pilotage.server.context import Context, Disk, DutyState, PilotService, Telemetry, Tokens
 from pilotage.server.disk_space import DiskSpace, Reserve
 from pilotage.server.duties.addresses import AddressDuty
 from pilotage.server.duties.batch_clients import OwnBatchClients, outer_environment
@@ -54,6 +54,8 @@ from pilotage.store.engine.connection import WriterConnection
 from pilotage.store.tables import instance
 from pilotage.store.writer.transaction import Transaction
 from pilotage.store.writer.writer import Writer
+from pilotage.telemetry.collector import open_collector
+from pilotage.telemetry.tracer import Tracer
 from pilotage.wire.server_trust import CERTIFICATES_HEADER, SERVERS_HEADER
 
 if TYPE_CHECKING:
@@ -63,6 +65,8 @@ log = logging.getLogger(__name__)
 
 LEAST_MEMORY = 2 * 2**30
 """Bytes of address space: an idle server takes half of them."""
+LAST_SPANS = 2.0
+"""Seconds for the spans that wait when the server stops."""
 PILOTS_LOST = "pilots of the last server then do not find this one, and their jobs start again elsewhere"
 
 
@@ -70,6 +74,11 @@ def serve(settings: Settings) -> None:
     """Run until the server is stopped. Raises errors of `core.errors` for problems that a person must solve."""
     home = settings.home
     check_memory_limit()
+    if settings.collector and settings.record is not None:
+        raise InvalidInput(
+            "a server that is recorded makes no spans: a replay could not draw their ids",
+            hint="leave out --record or --otlp",
+        )
     home.make()
     home.check_disk()
     lock = HomeLock(home)
@@ -144,6 +153,10 @@ class _Server:
         self._notifications = None if rim.inline else settings.home.database.notifications()
         kind = Writer if self._counters is None else FencedWriter
         self._writer = kind(connection, commits_inline=rim.inline)
+        self._telemetry: Telemetry | None = None
+        if settings.collector:
+            collector = open_collector(settings.collector, "pilotage")
+            self._telemetry = Telemetry(Tracer(collector, rim.clock, rim.secrets), collector)
         self._clock = rim.clock if self._counters is None else rim.database_clock(self._readers)
 
     async def run(self) -> None:
@@ -164,6 +177,8 @@ class _Server:
                 await self._writer.acall(lambda tx: evict_server(tx, name, self._clock()))
         finally:
             self._writer.stop()
+            if self._telemetry is not None:
+                self._telemetry.collector.close(LAST_SPANS)
             self._readers.close()
             if self._counters is not None:
                 self._counters.close()
@@ -213,6 +228,7 @@ class _Server:
                 outside=self._rim.outside,
             ),
             duties=self._duty_state(pool),
+            telemetry=self._telemetry,
         )
 
     def _duty_state(self, pool: Pool) -> DutyState:

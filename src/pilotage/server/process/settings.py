@@ -39,6 +39,8 @@ class Settings:
     """Maximum open connections from one address without a valid token."""
     proxies: str = ""
     """Addresses and networks of reverse proxies, whose `X-Forwarded-For` counts."""
+    collector: str = ""
+    """The address of the collector that gets spans; empty: none are made."""
     record: Path | None = None
     """The file for the record of this run; None: it is not recorded."""
     record_limit: int = 1_000_000_000

@@ -101,6 +101,12 @@ def metrics(context: TheContext) -> Response:
         "pilotage_transactions_commit_seconds_total": round(writer.times.commit, 6),
     }
     counters.update(pool.peers.metrics())
+    if context.telemetry is not None:
+        collector = context.telemetry.collector
+        counters |= {
+            "pilotage_spans_sent_total": collector.sent,
+            "pilotage_spans_dropped_total": collector.dropped,
+        }
     for kind, numbers in (("gauge", gauges), ("counter", counters)):
         for name, value in numbers.items():
             lines += [f"# TYPE {name} {kind}", f"{name} {value}"]

@@ -19,6 +19,7 @@ from pilotage.server.context import Context
 from pilotage.server.duties.startup import forget_staged
 from pilotage.server.http.call_router import CallRouter
 from pilotage.server.http.callers import TheCaller, TheContext
+from pilotage.server.http.spans import with_present_trace
 from pilotage.server.tokens import Caller
 from pilotage.services.submission.accept import (
     ChunkedInsert,
@@ -35,6 +36,7 @@ from pilotage.services.submission.mails import mail_warnings
 from pilotage.services.submission.warnings import submission_warnings
 from pilotage.store.engine.connection import Connection
 from pilotage.store.tables import submissions as rows
+from pilotage.telemetry.tracer import child_span
 from pilotage.wire.submissions import (
     CHECK_SUBMISSION,
     SUBMIT,
@@ -69,7 +71,8 @@ async def accept_prepared(context: Context, prepared: PreparedSubmission) -> Sub
     """Store a checked submission, and make its jobs."""
     insert = await asyncio.to_thread(ChunkedInsert.of, prepared)
     submission = await _insert(context, insert)
-    await context.work.gate.make(context.pool, JobCreator(submission.id))
+    with child_span("create jobs"):
+        await context.work.gate.make(context.pool, JobCreator(submission.id))
     return response(submission)
 
 
@@ -78,7 +81,8 @@ async def _insert(context: Context, insert: ChunkedInsert) -> rows.SubmissionRow
     pool, clock = context.pool, context.clock
     try:
         while True:
-            submission = await context.work.gate.write(lambda tx: insert.step(pool, tx, clock()))
+            with child_span("transaction"):
+                submission = await context.work.gate.write(lambda tx: insert.step(pool, tx, clock()))
             if submission is not None:
                 return submission
     except BaseException:
@@ -142,7 +146,7 @@ def prepare_submission(
     """
     policy = context.pool.policy
     group = group_of(policy, caller, sent.group)
-    submission, description = sent.submission, sent.submission.description
+    submission, description = sent.submission, with_present_trace(sent.submission.description)
     check_places(description, policy)
     connection = context.readers.connection()
     announced = {item.digest: item.size for item in sent.uploaded} if trial else {}

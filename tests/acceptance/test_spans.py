@@ -1,0 +1,145 @@
+"""A submission as one trace, from the command to the end of its job, at a collector that speaks OTLP."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import httpx
+import pytest
+
+from pilotage.core.trace_context import TraceContext, read_traceparent
+from tests.deadlines import PATIENCE
+from tests.instance import Instance, until
+from tests.span_receiver import ReceivedSpan, SpanReceiver, span_receiver
+
+STAGES = ("wait", "match", "start", "download", "payload", "upload", "finish")
+SECRET = "a-secret-of-the-job"
+
+
+@pytest.fixture(scope="module")
+def receiver() -> Iterator[SpanReceiver]:
+    with span_receiver() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def instance(receiver: SpanReceiver, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
+    made = Instance(tmp_path_factory.mktemp("server"), idle=600, lease=600, owners="any")
+    try:
+        made.start("--otlp", receiver.url)
+        made.apply()
+        yield made
+    finally:
+        made.close()
+
+
+def metric(instance: Instance, name: str) -> int:
+    text = httpx.get(f"http://127.0.0.1:{instance.port}/metrics", timeout=PATIENCE).text
+    return next(int(line.split()[1]) for line in text.splitlines() if line.startswith(f"{name} "))
+
+
+def attempts_of(receiver: SpanReceiver, trace: str, count: int = 1) -> list[ReceivedSpan]:
+    def found() -> list[ReceivedSpan]:
+        spans = [span for span in receiver.named("attempt") if span.trace == trace]
+        children = [span for span in receiver.named("finish") if span.trace == trace]
+        return spans if len(spans) == len(children) == count else []
+
+    return until(found, what="the spans of the attempts")
+
+
+def test_a_submission_is_one_trace(
+    instance: Instance, receiver: SpanReceiver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PILOTAGE_OTLP", receiver.url)
+    (tmp_path / "in.txt").write_text("an input")
+    command = ["submit", "--parsable", "--input", str(tmp_path / "in.txt"), "--output", "out.txt", "--env"]
+    script = f'cp in.txt out.txt; echo "$TRACEPARENT"; : {SECRET}'
+    done = instance.cli(*command, f"SECRET={SECRET}", "--", "/bin/sh", "-c", script)
+    assert done.returncode == 0, done.stderr
+    job = int(done.stdout)
+    instance.cli("wait", str(job))
+    [command_span] = until(lambda: receiver.named("pilotage submit"), what="the span of the command")
+    assert (command_span.parent, command_span.service) == ("", "pilotage client")
+    trace = command_span.trace
+    [attempt] = attempts_of(receiver, trace)
+    [request] = [span for span in receiver.named("POST /v1/submissions") if span.trace == trace]
+    assert (request.parent, request.service) == (command_span.id, "pilotage")
+    assert request.attributes["http.response.status_code"] == 200
+    within = [span for span in receiver.spans if span.parent == request.id]
+    assert {"transaction", "create jobs", "attempt"} <= {span.name for span in within}
+    assert attempt.attributes["pilotage.job"] == job
+    assert attempt.attributes["pilotage.state"] == "Done"
+    assert not attempt.failed
+    found = {span.name: span for span in receiver.spans if span.parent == attempt.id}
+    assert found.keys() == set(STAGES)
+    stages = [found[name] for name in STAGES]
+    assert (stages[0].begin, stages[-1].end) == (attempt.begin, attempt.end)
+    assert all(one.end == following.begin for one, following in pairwise(stages))
+    assert command_span.begin <= request.begin
+    # The job itself goes on with the trace.
+    told = read_traceparent(instance.client().log(job).data.decode())
+    assert told == TraceContext(trace, request.id)
+    token = (instance.home / "token").read_text().strip()
+    for secret in (SECRET, token, "/bin/sh"):
+        assert secret.encode() not in receiver.raw
+
+
+def test_a_program_continues_its_own_trace_and_a_repeated_submission_is_the_same(
+    instance: Instance, receiver: SpanReceiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = TraceContext("ab" * 16, "cd" * 8)
+    client = instance.client()
+    monkeypatch.setenv("TRACEPARENT", own.header)
+    first = client.submit({"executable": "/bin/false"}, key="again")
+    monkeypatch.delenv("TRACEPARENT")
+    assert client.submit({"executable": "/bin/false"}, key="again").first == first.first
+    [attempt] = attempts_of(receiver, own.trace)
+    assert attempt.failed
+    assert attempt.attributes["pilotage.exit_code"] == 1
+    [request] = [span for span in receiver.named("POST /v1/submissions") if span.trace == own.trace]
+    assert request.parent == own.span
+    # A trace that its maker does not keep is passed on, and not recorded.
+    unsampled = TraceContext("ef" * 16, "cd" * 8, sampled=False)
+    monkeypatch.setenv("TRACEPARENT", unsampled.header)
+    quiet = client.submit({"executable": "/bin/sh", "arguments": ["-c", "echo $TRACEPARENT"]})
+    client.wait(quiet)
+    told = read_traceparent(client.log(quiet.first).data.decode())
+    assert told is not None
+    assert (told.trace, told.sampled) == (unsampled.trace, False)
+    assert not [span for span in receiver.spans if span.trace == unsampled.trace]
+
+
+def test_strangers_make_no_spans(instance: Instance, receiver: SpanReceiver) -> None:
+    theirs = TraceContext("12" * 16, "34" * 8)
+    for headers in ({}, {"Authorization": "Bearer wrong"}):
+        answer = httpx.post(
+            f"http://127.0.0.1:{instance.port}/v1/submissions",
+            json={},
+            headers={"traceparent": theirs.header, **headers},
+            timeout=PATIENCE,
+        )
+        assert answer.status_code == 401
+    client = instance.client()
+    client.wait(client.submit({"executable": "/bin/true"}))
+    sent = metric(instance, "pilotage_spans_sent_total")
+    assert sent
+    assert not [span for span in receiver.spans if span.trace == theirs.trace]
+
+
+def test_a_collector_that_refuses_or_hangs_costs_spans_only(
+    instance: Instance, receiver: SpanReceiver
+) -> None:
+    receiver.status = 400
+    try:
+        client = instance.client()
+        client.wait(client.submit({"executable": "/bin/true"}))
+        until(lambda: metric(instance, "pilotage_spans_dropped_total"), what="a dropped span")
+        receiver.hold.clear()
+        jobs = client.submit({"executable": "/bin/true", "arguments": ["%s"]}, values=[1, 2, 3])
+        client.wait(jobs)
+        assert {job.state for job in client.jobs(jobs)} == {"Done"}
+    finally:
+        receiver.status = 200
+        receiver.hold.set()
