@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 from pilotage.core.errors import Conflict, Forbidden, IllegalMove, InvalidInput, NotFound
 from pilotage.wire.requests import RequestAssignment, RequestSites
 from tests.instance import Instance, running, until
+from tests.unit.server.test_grafana_board import metrics_of_board
 
 pytestmark = pytest.mark.slow
 
@@ -240,6 +242,7 @@ def test_one_verb_changes_many_requests(shared: Instance) -> None:
     said, _ = cli(shared, "request", "abort", *open_ones, "-y", "--json")
     assert [row["id"] for row in json.loads(said)["requests"]] == others
     metrics = httpx.get(f"{client.url}/metrics").text
+    assert metrics_of_board() <= set(re.findall(r"^# TYPE (\S+)", metrics, re.M))
     assert 'pilotage_requests{state="assigned"} ' in metrics
     assert 'pilotage_element_jobs{state="made"} 0\n' in metrics
     assert "aborted-completed" not in metrics

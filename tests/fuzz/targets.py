@@ -40,10 +40,12 @@ from pilotage.core.jobs.jdl import parse_jdl
 from pilotage.core.jobs.json_format import description_from_json, description_to_json
 from pilotage.core.jobs.parsers import from_json, from_yaml, parse_yaml_mapping
 from pilotage.core.policy.dirac_cfg import import_policy
+from pilotage.core.policy.entitlements import read_entitlement
 from pilotage.core.queues.identity import cpu_bucket, size_bucket
 from pilotage.core.requests.json_format import specification_from_text, specification_to_text
 from pilotage.core.requests.parser import parse_text as parse_request
 from pilotage.core.requests.plan import plan_steps
+from pilotage.core.trace_context import read_traceparent
 from pilotage.outside.batch.command_client import UnreadableOutput
 from pilotage.outside.batch.sge import output as sge
 from pilotage.outside.batch.slurm import output as slurm
@@ -370,6 +372,8 @@ TARGETS: dict[str, Target] = {
     "policy": Target(_policy, (POLICY, ALL_ON)),
     "cfg": Target(_configuration, CFG),
     "people": Target(_people, JSON),
+    "entitlement": Target(read_entitlement, ("urn:mace:egi.eu:group:vo%20x:sub:role=member#aai.egi.eu",)),
+    "traceparent": Target(read_traceparent, (f"00-{'4bf92f35' * 4}-00f067aa0ba902b7-01",)),
     "exchange": Target(_exchange, EXCHANGE),
     "enrol": Target(_enrol, ENROL),
     "report": Target(_report, REPORTS),
