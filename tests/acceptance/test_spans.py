@@ -111,6 +111,13 @@ def test_a_program_continues_its_own_trace_and_a_repeated_submission_is_the_same
     assert not [span for span in receiver.spans if span.trace == unsampled.trace]
 
 
+def test_a_server_that_is_recorded_makes_no_spans(receiver: SpanReceiver, tmp_path: Path) -> None:
+    other = Instance(tmp_path)
+    done = other.cli("up", "--record", str(tmp_path / "record"), "--otlp", receiver.url)
+    assert done.returncode == 2
+    assert "makes no spans" in done.stderr
+
+
 def test_strangers_make_no_spans(instance: Instance, receiver: SpanReceiver) -> None:
     theirs = TraceContext("12" * 16, "34" * 8)
     for headers in ({}, {"Authorization": "Bearer wrong"}):

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated
 from pilotage import __version__
 from pilotage.cli.parser import CommandOption
 from pilotage.core.errors import InvalidInput
+from pilotage.core.trace_context import VARIABLE
 
 if TYPE_CHECKING:
     from pilotage.agent.calls import AgentCalls
@@ -72,6 +73,7 @@ def agent(
         host=host[:255],
     )
     log_json(sys.stderr, verbose=verbose)
+    os.environ.pop(VARIABLE, None)  # an agent outlives the trace in which it is started
     with _connect(home, server, token_file, os.environ.get("PILOTAGE_TOKEN", "")) as calls:
         stop, rng = StopFlag(), random.Random()  # noqa: S311
         loop = AgentLoop(calls, who, stop, monotonic=time.monotonic, rng=rng, first_patience=FIRST_PATIENCE)

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 from pilotage.cli.parser import CommandOption
 from pilotage.core.errors import Conflict, InvalidInput
+from pilotage.core.trace_context import VARIABLE
 from pilotage.main.database_options import (
     DEFAULT_HOME,
     DatabaseOption,
@@ -137,6 +138,7 @@ def _serve(
 
     _begin_log(log)
     os.umask(0o077)
+    os.environ.pop(VARIABLE, None)  # the server and its agent outlive the trace in which they are started
     settings = Settings(
         home=home,
         host=address[0],

@@ -96,7 +96,7 @@ def _exchange(context: Context, token: str, body: Body) -> PilotCall:
     if context.telemetry is not None and request.finishes:
         from pilotage.server.http.spans import FinishSpans
 
-        encode = FinishSpans(context, context.telemetry.tracer, request.finishes, encode)
+        encode = FinishSpans(context, context.telemetry, request.finishes, encode)
     *earlier, last = (
         BatchableRequest(context.pilots.exchange, (hashed, part), _weight(part)) for part in messages
     )

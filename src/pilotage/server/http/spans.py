@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -23,13 +24,15 @@ from pilotage.core.trace_context import (
     read_traceparent,
     stages_of,
 )
-from pilotage.server.context import Context
+from pilotage.server.context import Context, Telemetry
 from pilotage.server.tokens import Caller
 from pilotage.store.engine.connection import Connection
 from pilotage.store.tables import events, listing
 from pilotage.telemetry.tracer import Span, Tracer, present_context
 from pilotage.wire.pilot import ExchangeResponse, Finish
 from pilotage.wire.submissions import OPEN_SUBMISSION, SUBMIT, SUBMIT_GRAPH
+
+log = logging.getLogger(__name__)
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -94,7 +97,7 @@ class FinishSpans:
     """Makes spans of the finishes in one message of a pilot, once its answer is certain."""
 
     context: Context
-    tracer: Tracer
+    telemetry: Telemetry
     finishes: Sequence[Finish]
     encode: Callable[[ExchangeResponse], bytes] = field(repr=False)
 
@@ -106,17 +109,26 @@ class FinishSpans:
             if verdict.verdict == Answer.ACCEPTED
         }
         finishes = [finish for finish in self.finishes if (finish.job, finish.epoch) in accepted]
-        if finishes and len(_looks) < MOST_PENDING:
-            applied = self.context.clock()
-            look = asyncio.get_running_loop().create_task(self._record(finishes, applied))
+        if len(_looks) >= MOST_PENDING:
+            self.telemetry.collector.drop(len(finishes))
+        elif finishes:
+            look = asyncio.get_running_loop().create_task(self._record(finishes, self.context.clock()))
             _looks.add(look)
             look.add_done_callback(_looks.discard)
         return self.encode(response)
 
     async def _record(self, finishes: Sequence[Finish], applied: float) -> None:
         for finish in finishes:
-            for span in await self.context.quick_read(partial(attempt_spans, finish=finish, applied=applied)):
-                self.tracer.record(span)
+            read = partial(attempt_spans, finish=finish, applied=applied)
+            try:
+                spans = await self.context.quick_read(read)
+            except Exception:  # the store is closed at the end of the server, or does not answer
+                log.debug("the spans of job %s are lost", finish.job, exc_info=True)
+                self.telemetry.collector.drop(1)
+                continue
+            for span in spans:
+                self.telemetry.tracer.record(span)
+            await asyncio.sleep(0)  # others have their turn: a message may have many finishes
 
 
 def attempt_spans(connection: Connection, finish: Finish, applied: float) -> list[Span]:
