@@ -52,6 +52,7 @@ def add_pages(server: Instance) -> dict[str, str]:
     return {
         "waiting": "/waiting",
         "waiting-queues": "/waiting/queues?reason=needs",
+        "waiting-interval": f"/waiting/interval?begin=1&end={10**10}",
         "queue": f"/queues/{queue}",
         "shares": "/shares?period=hour",
         "share-group": "/shares/group?name=home&period=hour",

@@ -141,6 +141,8 @@ class World:
             names = re.findall(r"\{(\w+)\}", path)
             for chosen in itertools.product(*(values[name] for name in names)):
                 yield path.format(**dict(zip(names, chosen, strict=True)))
+        yield "/v1/waiting/queues?reason=needs"
+        yield "/v1/waiting/history?since=600"
         yield f"/v1/jobs?submission={self.submission}"
         yield f"/v1/jobs?ids={self.job}"
         yield "/v1/jobs?owner=victim"
@@ -245,7 +247,8 @@ QUERIES_OF_PAGES = {
     "/ces/one": ["?name=local"],
     "/ces/{verb}": ["?name=local"],
     "/sites/{state}": ["?name=here"],
-    "/waiting": ["", "?csv=waiting"],
+    "/waiting": ["", "?csv=waiting", "?period=hour&csv=reasons"],
+    "/waiting/interval": [f"?begin=1&end={10**10}", f"?begin=1&end={10**10}&reason=needs"],
     "/waiting/queues": ["", "?reason=needs"],
     "/requests": ["?all=yes", "?all=yes&csv=requests"],
     "/requests/{request:int}": ["", "?csv=funnel"],

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pilotage.wire.accounting import AccountedAttempt
     from pilotage.wire.attempts import JobAttempt
     from pilotage.wire.audit import AuditEntry
+    from pilotage.wire.intervals import PastQueue
     from pilotage.wire.jobs import Selection
 
 
@@ -27,6 +28,8 @@ class ReportMethods(TypedRequests):
     use_of_shares = verb(lambda: wire.shares.USE)
 
     waiting_jobs = verb(lambda: wire.pool.COUNT_WAITING)
+
+    waiting_history = verb(lambda: wire.intervals.WAITING_HISTORY)
 
     accounting = verb(lambda: wire.shares.ACCOUNTING)
 
@@ -53,3 +56,8 @@ class ReportMethods(TypedRequests):
         """Iterate over the attempts of the selected jobs, by ascending id of the job."""
         asked = wire.attempts.AttemptsQuery(**selections.given_conditions(which))
         return self._pages(wire.attempts.LIST_ATTEMPTS, asked, lambda answer: answer.attempts)
+
+    def past_queues(self, begin: float, end: float, *, reason: str = "") -> Iterator[PastQueue]:
+        """Iterate over the queues that waited in [begin, end), by id. `reason`: only queues that waited for it."""
+        asked = wire.intervals.PastQueuesQuery(begin=begin, end=end, reason=reason)
+        return self._pages(wire.intervals.PAST_QUEUES, asked, lambda answer: answer.queues)

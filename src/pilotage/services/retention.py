@@ -12,10 +12,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pilotage.core.intervals import KEPT, SPANS
 from pilotage.core.policy import Policy
 from pilotage.core.slice_pace import SlicePace
 from pilotage.store.engine.connection import Connection
-from pilotage.store.tables import audit_log, costs, handed_outputs, history, retention
+from pilotage.store.tables import audit_log, costs, handed_outputs, history, intervals, retention
 
 SLICE = 0.002
 """Seconds that a slice should take in the writer's thread, so that no write takes over 5 ms."""
@@ -117,6 +118,15 @@ def _reasons(connection: Connection, keys: Sequence[Any], before: float, most: i
     return retention.delete_reasons(connection, keys[:most])
 
 
+def _intervals(span: int) -> Rule:
+    """The rule of intervals of one length."""
+    return Rule(
+        f"intervals_{span}",
+        lambda policy: min(policy.retention.reasons, KEPT.get(span, math.inf)),
+        lambda connection, _, before, most: intervals.delete_before(connection, span, before, most),
+    )
+
+
 def _pilots(connection: Connection, keys: Sequence[Any], before: float, most: int) -> int:
     gone = retention.delete_pilots(connection, keys[:most], before)
     retention.schedule_removal(connection, "pilots", gone)
@@ -157,6 +167,7 @@ RULES = (
     Rule("events", lambda policy: policy.retention.events, _events, month=retention.drop_month_of_events),
     Rule("audit", lambda policy: policy.retention.events, _audit),
     Rule("reasons", lambda policy: policy.retention.reasons, _reasons, retention.expired_reasons),
+    *map(_intervals, SPANS),
     Rule("pilots", Policy.pilot_retention, _pilots, retention.expired_pilots),
     Rule("uploads", lambda policy: policy.retention.uploads, _uploads, _find_uploads),
 )

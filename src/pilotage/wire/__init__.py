@@ -58,6 +58,9 @@ if TYPE_CHECKING:
         identity as identity,
     )
     from pilotage.wire import (
+        intervals as intervals,
+    )
+    from pilotage.wire import (
         isolation as isolation,
     )
     from pilotage.wire import (

@@ -16,11 +16,18 @@ from pilotage.server.web.pages.ces import cost_chart
 from pilotage.server.web.pages.datasets import places_chart
 from pilotage.server.web.pages.requests import funnel_chart, requests_chart, sites_chart
 from pilotage.server.web.pages.shares import MOST_PARTS, use_chart
-from pilotage.server.web.pages.waiting import WORDS, history_chart, waiting_chart
+from pilotage.server.web.pages.waiting import (
+    WORDS,
+    history_chart,
+    history_of_reasons,
+    interval_chart,
+    waiting_chart,
+)
 from pilotage.server.web.rendering import make_templates
 from pilotage.server.web.request_verbs import possible_verbs
 from pilotage.wire.costs import CostReport, CostRow
 from pilotage.wire.datasets import DataSetSite
+from pilotage.wire.intervals import WaitingHistory, WaitingPoint
 from pilotage.wire.pool import WaitingJobs
 from pilotage.wire.requests import RequestSite, RequestStep, RequestSummary
 from pilotage.wire.shares import UsePoint, UseReport
@@ -75,6 +82,32 @@ def test_a_chart_is_a_table_for_those_who_do_not_see_it(chart: Chart) -> None:
 def test_the_chart_of_waiting_jobs_has_all_of_them(rows: list[tuple[str, str, int]]) -> None:
     waiting = [WaitingJobs(str(reason), group, 1, jobs) for reason, group, jobs in rows]
     assert waiting_chart(waiting).total == sum(row.jobs for row in waiting)
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 3), NAMES, st.sampled_from([*WORDS, "new-reason"]), st.floats(0.01, 1e6)),
+        unique_by=lambda row: row[:3],
+    ),
+    st.integers(0, 3),
+)
+def test_the_charts_of_earlier_reasons_have_all_jobs_of_the_recorded_time(
+    rows: list[tuple[int, str, str, float]], down: int
+) -> None:
+    points = [
+        WaitingPoint(at * 600.0, group, str(reason), jobs) for at, group, reason, jobs in rows if at != down
+    ]
+    recorded = [0.0 if at == down else 60.0 for at in range(4)]
+    chart = history_of_reasons(WaitingHistory(0.0, 2400.0, 600.0, recorded, points))
+    assert chart.total == pytest.approx(sum(point.jobs for point in points))
+    assert [bar.label for bar in chart.bars] == [f"00:{at}0" for at in range(4) if at != down]
+    assert all(bar.address.startswith("waiting/interval?begin=") for bar in chart.bars)
+    assert (
+        len({part.words for part in chart.parts}) == len(chart.parts) == len({row.reason for row in points})
+    )
+    first = [point for point in points if not point.begin]
+    chart = interval_chart(WaitingHistory(0.0, 600.0, 600.0, [60.0], first))
+    assert chart.total == pytest.approx(sum(point.jobs for point in first))
 
 
 @given(st.lists(st.tuples(NAMES, *[st.floats(0, 1e9)] * 4), unique_by=lambda row: row[0]))

@@ -55,5 +55,9 @@ class Retention(PolicyTable, frozen=True):
         float, Setting("seconds for which an input file without a submission is kept", *SECONDS)
     ] = 2592000.0
     reasons: Annotated[
-        float, Setting("seconds for which the reasons why queues waited are kept", *SECONDS)
+        float,
+        Setting(
+            "seconds for which the reasons why queues waited, and waiting jobs and shares over time, are kept",
+            *SECONDS,
+        ),
     ] = DAYS_365

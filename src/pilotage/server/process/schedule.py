@@ -22,6 +22,7 @@ from pilotage.server.duties.embedded_agent import EmbeddedAgentDuty
 from pilotage.server.duties.feed import FeedDuty
 from pilotage.server.duties.information import InformationDuty, LocalInformationDuty
 from pilotage.server.duties.intake import IntakeDuty
+from pilotage.server.duties.intervals import IntervalDuty
 from pilotage.server.duties.job_counts import JobCountsDuty
 from pilotage.server.duties.locations import LocationDuty
 from pilotage.server.duties.loop import every, until_stopped
@@ -129,6 +130,7 @@ class DutySchedule:
             run(ShareDuty(context), context.wake.shares),
             run(QueueDuty(context)),
             run(ReasonDuty(context)),
+            run(IntervalDuty(context)),
             run(RetentionDuty(context, home.folder / "pilots", home.database.session)),
             run(self._local_ces, context.wake.local_ces),
             run(self._batch_ces),

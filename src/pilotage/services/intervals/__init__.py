@@ -1,0 +1,1 @@
+"""Waiting jobs and shares over time: how they are recorded, and the reports on them."""

@@ -1,0 +1,76 @@
+"""Records waiting jobs by reason, and shares, in intervals of time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from pilotage.core.ids import QueueId
+from pilotage.core.intervals import next_record, pieces
+from pilotage.core.queues.indexed_queue import IndexedQueue
+from pilotage.services.pool.records import RecordedReason
+from pilotage.store.tables import intervals
+from pilotage.store.tables.intervals import ALL_GROUPS, EVERYBODY, ShareValues, WaitingCount
+from pilotage.store.writer.transaction import Transaction
+from pilotage.wire.shares import ShareRow, ShareTable
+
+MOST_OWNERS = 200
+"""Owners with rows of their own in one record, which bounds its transaction. All count in the rows of their groups."""
+UNKNOWN = ""
+"""The reason of a queue that has none on record yet."""
+
+
+def count_waiting(
+    queues: Iterable[IndexedQueue], reasons: Mapping[QueueId, RecordedReason]
+) -> list[WaitingCount]:
+    """The waiting jobs by reason: of each group, and of the owners with the most."""
+    of_groups, of_owners = Counter[tuple[str, str]](), dict[str, Counter[tuple[str, str]]]()
+    for queue in queues:
+        if queue.waiting:
+            recorded, identity = reasons.get(queue.id), queue.identity
+            key = (identity.group, UNKNOWN if recorded is None else recorded.reason)
+            of_groups[key] += queue.waiting
+            of_owners.setdefault(identity.owner, Counter())[key] += queue.waiting
+    most = sorted(of_owners, key=lambda owner: (-of_owners[owner].total(), owner))[:MOST_OWNERS]
+    named = [(EVERYBODY, of_groups), *((owner, of_owners[owner]) for owner in sorted(most))]
+    return [WaitingCount(owner, *key, counts[key]) for owner, counts in named for key in sorted(counts)]
+
+
+def share_values(table: ShareTable) -> list[ShareValues]:
+    """The shares of the groups, and of the owners with the most waiting jobs and use."""
+    rows = [row for row in table.rows if row.entitled is not None or row.waiting]
+    owners = sorted((row for row in rows if row.owner), key=lambda row: (-row.waiting, -_used(row)))
+    kept = [*(row for row in rows if not row.owner), *owners[:MOST_OWNERS]]
+    return [
+        ShareValues(
+            row.group if row.owner else ALL_GROUPS,
+            row.owner or row.group,
+            row.entitled or 0.0,
+            _used(row),
+            row.scaled,
+        )
+        for row in kept
+    ]
+
+
+def _used(row: ShareRow) -> float:
+    """The part that was used over the longest span that corrections look back on, or else that is shown."""
+    spans = [part for part in row.slices if part.corrector] or row.slices
+    return (max(spans, key=lambda part: part.time_span).used or 0.0) if spans else 0.0
+
+
+def record(
+    tx: Transaction,
+    now: float,
+    elapsed: float,
+    waiting: Sequence[WaitingCount],
+    shares: Sequence[ShareValues],
+) -> None:
+    """Add what was found to the intervals of the time since the last record, but of `elapsed` seconds at most."""
+    following = next_record(intervals.recorded_until(tx.connection), now, elapsed)
+    if following is None:
+        return
+    if following.forget_later:
+        intervals.forget_after(tx.connection, following.end)
+    parts = pieces(following.begin, following.end)
+    intervals.add(tx.connection, parts, following.end, waiting, shares)
