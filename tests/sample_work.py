@@ -56,6 +56,7 @@ def add_pages(server: Instance) -> dict[str, str]:
         "queue": f"/queues/{queue}",
         "shares": "/shares?period=hour",
         "share-group": "/shares/group?name=home&period=hour",
+        "share-interval": f"/shares/interval?begin=1&end={10**10}",
         "ces": "/ces",
         "ce": "/ces/one?name=farm",
         "ce-disable": "/ces/disable?name=farm",

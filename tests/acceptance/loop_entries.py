@@ -532,6 +532,7 @@ ENTRIES: dict[str, Entry] = {
     "GET /v1/waiting/queues": EDGES,
     "GET /v1/shares/use": EDGES,
     "GET /v1/partitions": EDGES,
+    "GET /v1/shares/history": EDGES,
     "GET /v1/sites": EDGES,
     "POST /v1/sites/state": BY_TYPE,
     "GET /v1/submissions/{submission_id}/source": source,
@@ -666,6 +667,9 @@ PAGE_ENTRIES: dict[str, Callable[[World, str], Iterable[Sent]]] = {
     "POST /requests/{request:int}/{verb}": form_of_names,
     "GET /shares": page_of("?period=week", "?period=x", "?csv=use"),
     "GET /shares/group": page_of("?name=home&period=hour", *NAMES_OF_PAGES),
+    "GET /shares/interval": page_of(
+        "?begin=1&end=9999999999&csv=values", f"?begin=1&end=2&name={'x' * 3000}"
+    ),
     "GET /datasets": page_of("?contains=in&owner=x", f"?contains={'x' * 3000}", f"?after={2**63}"),
     "GET /datasets/one": page_of("?name=input", "?name=input&after=1&csv=bytes", *NAMES_OF_PAGES),
     "GET /administration": page_of("?after=1", f"?after={2**63}"),

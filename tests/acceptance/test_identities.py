@@ -45,7 +45,7 @@ OPEN = ("/v1/pilot.pyz", "/v1/issuers")
 """What everybody is told."""
 SECRET_WORDS = ("zq-name", "zq-group", "zq-argument", "zq-output", "zq-tag", "zq-request")
 """Of the victim's jobs and request; nobody else may be told one of them."""
-OPEN_TO_ALL = {"/v1/shares", "/v1/shares/use", "/v1/fairness"}
+OPEN_TO_ALL = {"/v1/shares", "/v1/shares/use", "/v1/shares/history", "/v1/fairness"}
 """Who is entitled to what and has used how much is the same for all who ask: docs/reference/api.md."""
 
 
@@ -250,12 +250,13 @@ QUERIES_OF_PAGES = {
     "/waiting": ["", "?csv=waiting", "?period=hour&csv=reasons"],
     "/waiting/interval": [f"?begin=1&end={10**10}", f"?begin=1&end={10**10}&reason=needs"],
     "/waiting/queues": ["", "?reason=needs"],
+    "/shares/interval": [f"?begin=1&end={10**10}", f"?begin=1&end={10**10}&name=physics&csv=values"],
     "/requests": ["?all=yes", "?all=yes&csv=requests"],
     "/requests/{request:int}": ["", "?csv=funnel"],
     "/datasets/one": ["?name=zq-none"],
 }
 """The queries of pages that need one; the others have none."""
-SHOWN_TO_ALL = ("/shares", "/shares/group")
+SHOWN_TO_ALL = ("/shares", "/shares/group", "/shares/interval")
 """Owners and groups with their shares: as `OPEN_TO_ALL`."""
 LEFT_OUT = ("/changes", "/health", "/signin", "/signin-at", "/signin-back")
 ADMINISTRATORS_PAGES = "/administration"

@@ -31,6 +31,8 @@ class ReportMethods(TypedRequests):
 
     waiting_history = verb(lambda: wire.intervals.WAITING_HISTORY)
 
+    share_history = verb(lambda: wire.intervals.SHARE_HISTORY)
+
     accounting = verb(lambda: wire.shares.ACCOUNTING)
 
     duties = verb(lambda: wire.duties.LIST_DUTIES)

@@ -82,5 +82,43 @@ class PastQueuesPage:
     next: Optional[int] = None
 
 
+@dataclass
+class ShareHistoryQuery(PeriodQuery):
+    """The shares of all groups, or of the owners of one."""
+
+    group: Annotated[Name, "the owners of this group; default: the groups"] = ""
+
+
+@dataclass
+class SharePoint:
+    """The share of a group, or of an owner in it, in a part of a period. Averages over the time that is recorded."""
+
+    begin: float
+    owner: str
+    """Empty: of the whole group."""
+    group: str
+    entitled: float
+    """Its part of 1 among all groups, or among the owners of its group; 0 while it had no work and no use."""
+    used: float
+    """Its part of 1 of the use that corrections looked back on, over the longest of their spans."""
+    correction: float
+    """The factor of the scheduler, while it was entitled to something."""
+    corrected: float
+    """Its part of 1 after correction: `entitled` times `correction`, as a part of the sum of all."""
+
+
+@dataclass
+class ShareHistory:
+    begin: float
+    end: float
+    span: float
+    """Seconds of each part."""
+    recorded: List[float] = field(default_factory=list)
+    """For each part, the seconds of which something is recorded: 0 while no server ran."""
+    points: List[SharePoint] = field(default_factory=list)
+    """Sorted by time."""
+
+
 WAITING_HISTORY = ApiCall("GET", "/v1/waiting/history", WaitingHistoryQuery, WaitingHistory, PERSON)
 PAST_QUEUES = ApiCall("GET", "/v1/waiting/queues", PastQueuesQuery, PastQueuesPage, PERSON)
+SHARE_HISTORY = ApiCall("GET", "/v1/shares/history", ShareHistoryQuery, ShareHistory, PERSON)

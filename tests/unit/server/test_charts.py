@@ -15,7 +15,14 @@ from pilotage.server.web.charts import TONES, WIDEST, Chart, ChartBar, ChartPart
 from pilotage.server.web.pages.ces import cost_chart
 from pilotage.server.web.pages.datasets import places_chart
 from pilotage.server.web.pages.requests import funnel_chart, requests_chart, sites_chart
-from pilotage.server.web.pages.shares import MOST_PARTS, use_chart
+from pilotage.server.web.pages.shares import (
+    MOST_PARTS,
+    VALUES,
+    corrected_chart,
+    use_chart,
+    values_of_interval,
+    values_over_time,
+)
 from pilotage.server.web.pages.waiting import (
     WORDS,
     history_chart,
@@ -27,7 +34,7 @@ from pilotage.server.web.rendering import make_templates
 from pilotage.server.web.request_verbs import possible_verbs
 from pilotage.wire.costs import CostReport, CostRow
 from pilotage.wire.datasets import DataSetSite
-from pilotage.wire.intervals import WaitingHistory, WaitingPoint
+from pilotage.wire.intervals import ShareHistory, SharePoint, WaitingHistory, WaitingPoint
 from pilotage.wire.pool import WaitingJobs
 from pilotage.wire.requests import RequestSite, RequestStep, RequestSummary
 from pilotage.wire.shares import UsePoint, UseReport
@@ -151,6 +158,40 @@ def test_the_chart_of_use_has_the_use_of_all_also_of_those_without_a_colour(
     assert chart.total == pytest.approx(sum(point.jobs for point in points))
     assert len(chart.parts) <= MOST_PARTS + 1
     assert len(chart.bars) == (4 if points else 0)
+
+
+PARTS = st.floats(0, 1)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 2), st.integers(0, 20), *[PARTS] * 4), unique_by=lambda row: row[:2])
+)
+def test_the_charts_of_shares_over_time_have_all_groups(
+    rows: list[tuple[int, int, float, float, float, float]],
+) -> None:
+    points = [SharePoint(at * 3600.0, "", f"<g{group}>", *values) for at, group, *values in rows]
+    history = ShareHistory(0.0, 10800.0, 3600.0, [60.0, 60.0, 60.0], points)
+    chart = corrected_chart(history, "Group")
+    assert chart.total == pytest.approx(sum(point.corrected for point in points))
+    assert len(chart.bars) == 3
+    assert len(chart.parts) <= MOST_PARTS + 1
+    shown = make_templates(Assets()).get_template("share_lines.html").module
+    first = [point for point in points if point.group == "<g0>"]
+    now = [point for point in points if not point.begin]
+    for values, expected in (
+        (values_over_time(history, "<g0>"), sorted(first, key=lambda point: point.begin)),
+        (values_of_interval(ShareHistory(0.0, 3600.0, 3600.0, [60.0], now), ""), now),
+    ):
+        [head, *lines] = csv.reader(io.StringIO(values.as_csv()))
+        assert tuple(head[1:]) == VALUES
+        assert [tuple(map(float, line[1:])) for line in lines] == [
+            (point.entitled, point.used, point.correction, point.corrected) for point in expected
+        ]
+        table = str(shown.values(values, "./", "page?csv="))  # type: ignore[attr-defined]
+        assert "<g" not in table
+        assert table.count('<th scope="row">') == len(expected)
+        assert all(f"{point.corrected:.1%}" in table for point in expected)
+        assert ("Nothing is recorded" in table) is (not expected)
 
 
 def test_the_chart_of_a_queue_has_the_time_of_each_reason() -> None:

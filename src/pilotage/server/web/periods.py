@@ -46,7 +46,7 @@ def interval_of(visit: Visit) -> tuple[int, int]:
 
 def part_label(begin: float, span: float, whole: float) -> str:
     """The begin of a part of a period of `whole` seconds."""
-    if span % DAY == 0:
+    if span % DAY == 0 == begin % DAY:
         return utc_words(begin, "%Y-%m-%d")
     return utc_words(begin, "%H:%M" if whole <= DAY else "%Y-%m-%d %H:%M")
 

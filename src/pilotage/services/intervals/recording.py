@@ -10,12 +10,13 @@ from pilotage.core.intervals import next_record, pieces
 from pilotage.core.queues.indexed_queue import IndexedQueue
 from pilotage.services.pool.records import RecordedReason
 from pilotage.store.tables import intervals
-from pilotage.store.tables.intervals import ALL_GROUPS, EVERYBODY, ShareValues, WaitingCount
+from pilotage.store.tables.intervals import ALL_GROUPS, EVERYBODY, OTHER_GROUPS, ShareValues, WaitingCount
 from pilotage.store.writer.transaction import Transaction
 from pilotage.wire.shares import ShareRow, ShareTable
 
-MOST_OWNERS = 200
-"""Owners with rows of their own in one record, which bounds its transaction. All count in the rows of their groups."""
+MOST_OWNERS, MOST_GROUPS = 200, 200
+"""Owners and groups with rows of their own in one record, which bounds its transaction. Jobs of all owners count in
+the rows of their groups, and jobs of further groups in the row of `OTHER_GROUPS`."""
 UNKNOWN = ""
 """The reason of a queue that has none on record yet."""
 
@@ -24,23 +25,34 @@ def count_waiting(
     queues: Iterable[IndexedQueue], reasons: Mapping[QueueId, RecordedReason]
 ) -> list[WaitingCount]:
     """The waiting jobs by reason: of each group, and of the owners with the most."""
-    of_groups, of_owners = Counter[tuple[str, str]](), dict[str, Counter[tuple[str, str]]]()
+    jobs, of_groups, of_owners = Counter[tuple[str, str, str]](), Counter[str](), Counter[str]()
     for queue in queues:
         if queue.waiting:
             recorded, identity = reasons.get(queue.id), queue.identity
-            key = (identity.group, UNKNOWN if recorded is None else recorded.reason)
-            of_groups[key] += queue.waiting
-            of_owners.setdefault(identity.owner, Counter())[key] += queue.waiting
-    most = sorted(of_owners, key=lambda owner: (-of_owners[owner].total(), owner))[:MOST_OWNERS]
-    named = [(EVERYBODY, of_groups), *((owner, of_owners[owner]) for owner in sorted(most))]
-    return [WaitingCount(owner, *key, counts[key]) for owner, counts in named for key in sorted(counts)]
+            jobs[identity.owner, identity.group, UNKNOWN if recorded is None else recorded.reason] += (
+                queue.waiting
+            )
+            of_groups[identity.group] += queue.waiting
+            of_owners[identity.owner] += queue.waiting
+    groups, owners = _most(of_groups, MOST_GROUPS), _most(of_owners, MOST_OWNERS)
+    rows = Counter[tuple[str, str, str]]()
+    for (owner, group, reason), number in jobs.items():
+        rows[EVERYBODY, group if group in groups else OTHER_GROUPS, reason] += number
+        if owner in owners:
+            rows[owner, group, reason] += number
+    return [WaitingCount(*key, rows[key]) for key in sorted(rows)]
+
+
+def _most(jobs: Counter[str], most: int) -> frozenset[str]:
+    """The names with the most jobs."""
+    return frozenset(sorted(jobs, key=lambda name: (-jobs[name], name))[:most])
 
 
 def share_values(table: ShareTable) -> list[ShareValues]:
-    """The shares of the groups, and of the owners with the most waiting jobs and use."""
+    """The shares of the groups and of the owners, those with the most waiting jobs and use first."""
     rows = [row for row in table.rows if row.entitled is not None or row.waiting]
-    owners = sorted((row for row in rows if row.owner), key=lambda row: (-row.waiting, -_used(row)))
-    kept = [*(row for row in rows if not row.owner), *owners[:MOST_OWNERS]]
+    rows.sort(key=lambda row: (-row.waiting, -_used(row)))
+    groups, owners = [row for row in rows if not row.owner], [row for row in rows if row.owner]
     return [
         ShareValues(
             row.group if row.owner else ALL_GROUPS,
@@ -49,7 +61,7 @@ def share_values(table: ShareTable) -> list[ShareValues]:
             _used(row),
             row.scaled,
         )
-        for row in kept
+        for row in (*groups[:MOST_GROUPS], *owners[:MOST_OWNERS])
     ]
 
 

@@ -13,6 +13,8 @@ from pilotage.store.tables.selections import Viewer
 
 EVERYBODY = ""
 """Stands for the owner in a row of all owners of a group."""
+OTHER_GROUPS = ""
+"""Stands for the groups that have no row of their own."""
 ALL_GROUPS = ""
 """Stands for `within` in the row of a group, among all groups."""
 
@@ -163,7 +165,7 @@ def waiting(connection: Connection, parts: Parts, viewer: Viewer) -> list[Waitin
         return (WaitingSum(*row) for row in connection.execute(sql, (*first, owner, *values, *last)))
 
     if viewer.everything:
-        return list(rows(EVERYBODY, "w.grp <> ?", ""))
+        return list(rows(EVERYBODY, "w.grp >= ?", ""))
     found = list(rows(viewer.owner, "w.grp <> ?", viewer.shared_group))
     if viewer.shared_group:
         found += rows(EVERYBODY, "w.grp = ?", viewer.shared_group)

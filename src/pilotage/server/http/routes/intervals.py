@@ -11,9 +11,11 @@ from pilotage.services.intervals import reports
 from pilotage.store.tables.intervals import past_waits
 from pilotage.wire.intervals import (
     PAST_QUEUES,
+    SHARE_HISTORY,
     WAITING_HISTORY,
     PastQueue,
     PastQueuesQuery,
+    ShareHistoryQuery,
     WaitingHistoryQuery,
 )
 
@@ -38,3 +40,9 @@ def past_queues(asked: PastQueuesQuery, context: TheContext, caller: TheCaller) 
         context.readers.connection(), period, asked.reason, caller.viewer(), asked.after, asked.limit
     )
     return page("queues", ((wait.queue, PastQueue(*wait)) for wait in waits), asked.limit)
+
+
+@router.call(SHARE_HISTORY)
+def share_history(asked: ShareHistoryQuery, context: TheContext, caller: TheCaller) -> Response:
+    """Entitled, used and corrected shares over time, of groups or of the owners of one. All callers get the same."""
+    return encoded(reports.share_history(context.readers.connection(), asked, context.clock()))
