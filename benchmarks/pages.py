@@ -17,6 +17,7 @@ import httpx
 from benchmarks.figure import Figure, part
 from benchmarks.filled import fill_apart, policy_text, store_at
 from benchmarks.processes import cpu
+from benchmarks.recorded_year import record_year
 from benchmarks.server import index_waiting, served, server_pid
 from benchmarks.shapes import Shape, synthetic
 from pilotage.client import Client
@@ -31,7 +32,16 @@ SETTLE = 20.0
 """Seconds for the work of a server that has just started."""
 NUMBERS = {"job": 1, "submission": 1, "request": 1, "queue": 1, "version": 1}
 """For the numbers in addresses."""
-QUERIES = {"/ces/one": "?name=ce1", "/shares/group": "?name=g1", "/requests": "?all=yes"}
+QUERIES = {
+    "/ces/one": "?name=ce1",
+    "/requests": "?all=yes",
+    "/shares": "?period=year",
+    "/shares/group": "?name=g1&period=year",
+    "/shares/interval": "?begin=1&end=9999999999",
+    "/waiting": "?period=year",
+    "/waiting/interval": "?begin=1&end=9999999999",
+}
+"""The usual queries, or those that read the most."""
 WITHOUT = ("/changes", "/signin-at", "/signin-back")
 """A stream, and two that lead elsewhere."""
 
@@ -67,6 +77,7 @@ def run(asked: argparse.Namespace) -> Figure:
         shape = synthetic(asked.jobs, asked.queues)
         with store_at(folder, "sqlite") as store:
             fill_apart(store, shape, "proportional", ["token of a pilot"])
+            rows = record_year(store, time.time())
         with served(folder, again=True) as client:
             _prepare(client, shape, asked)
             token = (folder / "home" / "token").read_text().strip()
@@ -77,7 +88,7 @@ def run(asked: argparse.Namespace) -> Figure:
                 loads = {path: _load(web, path, asked.loads) for path in _addresses(asked.also)}
                 cookies = "; ".join(f"{cookie.name}={cookie.value}" for cookie in web.cookies.jar)
             closed, opened = asyncio.run(_open_pages(client.url, cookies, server_pid(folder), asked))
-    return _figure(asked, loads, closed, opened)
+    return _figure(asked, rows, loads, closed, opened)
 
 
 def _prepare(client: Client, shape: Shape, asked: argparse.Namespace) -> None:
@@ -160,7 +171,9 @@ async def _stay(url: str, cookies: str, job: int) -> None:
         writer.close()
 
 
-def _figure(asked: argparse.Namespace, loads: dict[str, Loads], closed: float, opened: float) -> Figure:
+def _figure(
+    asked: argparse.Namespace, rows: int, loads: dict[str, Loads], closed: float, opened: float
+) -> Figure:
     shown = {path: one for path, one in loads.items() if one.status == httpx.codes.OK}
     slowest = max(shown, key=lambda path: shown[path].slow)
     largest = max(shown, key=lambda path: shown[path].bytes)
@@ -171,6 +184,7 @@ def _figure(asked: argparse.Namespace, loads: dict[str, Loads], closed: float, o
     }
     notes |= {
         "pool": f"{asked.jobs:,} jobs, {asked.queues:,} queues, {asked.ces} CEs, {asked.requests:,} requests",
+        "a year of waiting jobs and shares": f"{rows:,} rows",
         "the slowest": slowest,
         "the largest": f"{largest}: {shown[largest].bytes / 1000:.0f} kB, the aim is {AIM_BYTES / 1000:.0f}",
         "open pages": f"{asked.open} cost {opened - closed:.2f} % of a core, the aim is {AIM_OPEN:.0f}"

@@ -81,6 +81,7 @@ COMMANDS: dict[str, LazyCommand] = {
     "request archive": _here("requests.verbs", "archive", "Put ended requests into the archive"),
     "job ad": _here("matchmaking.job_ad", "job_ad", "Print the ad of a job, as CEs see it"),
     "queue list": _here("lists", "queues", "List the task queues: waiting jobs with equal requirements"),
+    "queue history": _here("intervals", "queue_history", "Show why jobs waited over time"),
     "pilot list": _here("lists", "pilots", "List the pilots"),
     "pilot show": _here("pilots.show", "show", "Show one pilot, and why it ended"),
     "pilot logs": _here("pilots.logs", "logs", "Show the output of a pilot itself (administrators)"),
@@ -140,6 +141,7 @@ COMMANDS: dict[str, LazyCommand] = {
         "director", "director", "Explain how many pilots are submitted, and where (administrators)"
     ),
     "share list": _here("shares", "share_list", "Show shares, usage and priorities of groups and owners"),
+    "share history": _here("intervals", "share_history", "Show shares, usage and corrections over time"),
     "fairness check": _here("shares", "fairness", "Compare usage with the shares"),
     "accounting export": _here(
         "accounting", "export", "Export usage as CSV or JSON, or as records of APEL or AUDITOR"
@@ -179,7 +181,7 @@ GROUPS: dict[str, str] = {
     "submission": "Show and change submissions as wholes",
     "request": "Process a data set or generate events, step by step",
     "job": "Print the ad of a job",
-    "queue": "List the task queues",
+    "queue": "List the task queues, and show why jobs waited",
     "pilot": "List, show and end pilots",
     "site": "List, drain and enable sites",
     "ce": "Add a computing element (CE), where pilots start",

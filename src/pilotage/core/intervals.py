@@ -1,4 +1,4 @@
-"""Intervals in which waiting jobs and shares are recorded: of ten minutes, an hour and a day, aligned in UTC.
+"""Intervals in which waiting jobs and shares are recorded: of ten minutes, an hour, a day and four weeks, in UTC.
 
 A record covers some seconds and is added to the interval of each length. So no interval is made from others later.
 """
@@ -10,8 +10,9 @@ from math import ceil, inf
 from typing import NamedTuple
 
 TEN_MINUTES, HOUR, DAY = 600, 3600, 86400
-SPANS = (TEN_MINUTES, HOUR, DAY)
-KEPT: Mapping[int, float] = {TEN_MINUTES: 2.0 * DAY, HOUR: 35.0 * DAY}
+FOUR_WEEKS = 28 * DAY
+SPANS = (TEN_MINUTES, HOUR, DAY, FOUR_WEEKS)
+KEPT: Mapping[int, float] = {TEN_MINUTES: 2.0 * DAY, HOUR: 35.0 * DAY, DAY: 100.0 * DAY}
 """Seconds for which the shorter intervals are kept, at most. The policy says how long all are kept."""
 
 LONGEST_RECORD = 600.0

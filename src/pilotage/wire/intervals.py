@@ -12,7 +12,7 @@ from pilotage.wire.queries import PageQuery
 
 @dataclass
 class PeriodQuery:
-    """A period in equal parts. The parts are of whole intervals of 10 minutes, an hour or a day, in UTC."""
+    """A period in equal parts. The parts are of whole intervals of 10 minutes, an hour, a day or 4 weeks, in UTC."""
 
     since: Annotated[
         float, Bounds(low=60, high=MAX_INSTANT), "length of the period in seconds, up to `end`"

@@ -48,6 +48,7 @@ WORDS: dict[str, list[list[str]]] = {
     "rerun": [["rerun", "1"], ["rerun", "-s", "1", "--failed"]],
     "delete": [["delete", "1", "-y"]],
     "queue list": [["queue", "list"]],
+    "queue history": [["queue", "history"], ["queue", "history", "--since", "x", "--group", "g"]],
     "pilot list": [["pilot", "list"]],
     "pilot show": [["pilot", "show", "1"]],
     "pilot logs": [["pilot", "logs", "1"]],
@@ -128,6 +129,7 @@ WORDS: dict[str, list[list[str]]] = {
     "unban": [["unban", "bob"]],
     "trace": [["trace", "--batch-id", "7"], ["trace"]],
     "share list": [["share", "list"]],
+    "share history": [["share", "history"], ["share", "history", "--points", "0"]],
     "fairness check": [["fairness", "check"]],
     "accounting export": [
         ["accounting", "export"],

@@ -100,6 +100,7 @@ def test_the_parts_of_a_period_are_whole_intervals(since: float, points: int, ag
         (HOUR, 6, TEN_MINUTES, 6),
         (DAY, 24, HOUR, 24),
         (7 * DAY, 14, DAY // 2, 14),
+        (30 * DAY, 15, 2 * DAY, 15),
         (364 * DAY, 13, 28 * DAY, 13),
     ],
 )

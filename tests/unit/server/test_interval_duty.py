@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,22 +21,21 @@ from tests.unit.services.workqueue.queue_bench import POLICY, QueueBench
 def pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pool]:
     bench = Bench(tmp_path, POLICY, now=86400.0 * 20_000)
     made = Pool(QueueBench(bench), monkeypatch)
-    made.context.monotonic = lambda: made.elapsed
-    made.context.duties.book = type("Book", (), {"as_of": None})
-    made.elapsed = 0.0
+    begun = bench.now
+    made.context.monotonic = lambda: bench.now - begun
+    made.context.duties.book = SimpleNamespace(as_of=None)
     yield made
     bench.close()
 
 
-def cycle(pool: Any, duty: IntervalDuty, seconds: float) -> list[tuple[Any, ...]]:
+def cycle(pool: Pool, duty: IntervalDuty, seconds: float) -> list[tuple[Any, ...]]:
     """A cycle some seconds later. Returns (reason, job seconds) of the whole pool."""
-    pool.elapsed += seconds
     pool.bench.now += seconds
     asyncio.run(duty.cycle())
     sql = (
         "SELECT reason, job_seconds FROM waiting_intervals WHERE span = 86400 AND owner = '' ORDER BY reason"
     )
-    return pool.queue.sql(sql)  # type: ignore[no-any-return]
+    return pool.queue.sql(sql)
 
 
 def test_the_time_since_the_last_record_is_recorded(pool: Pool) -> None:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from pilotage.core.errors import InvalidInput
-from pilotage.core.intervals import DAY, HOUR
+from pilotage.core.intervals import DAY, FOUR_WEEKS, HOUR
 from pilotage.server.web.visit import Visit
 
 
@@ -23,7 +23,7 @@ PERIODS: Mapping[str, Period] = {
     "day": Period(DAY, 24),
     "week": Period(7 * DAY, 14),
     "month": Period(30 * DAY, 15),
-    "year": Period(364 * DAY, 13),
+    "year": Period(13 * FOUR_WEEKS, 13),
 }
 USUAL = "day"
 

@@ -14,7 +14,7 @@ from pilotage.store.tables.intervals import ALL_GROUPS, EVERYBODY, OTHER_GROUPS,
 from pilotage.store.writer.transaction import Transaction
 from pilotage.wire.shares import ShareRow, ShareTable
 
-MOST_OWNERS, MOST_GROUPS = 200, 200
+MOST_OWNERS, MOST_GROUPS = 100, 100
 """Owners and groups with rows of their own in one record, which bounds its transaction. Jobs of all owners count in
 the rows of their groups, and jobs of further groups in the row of `OTHER_GROUPS`."""
 UNKNOWN = ""

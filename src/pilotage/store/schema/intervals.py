@@ -1,4 +1,7 @@
-"""Waiting jobs and shares over time: sums by interval, of which core/intervals.py has the lengths."""
+"""Waiting jobs and shares over time: sums by interval, of which core/intervals.py has the lengths.
+
+SQLite keeps the rows of an interval together, in the index of the key: a page reads thousands of them.
+"""
 
 from __future__ import annotations
 
@@ -30,6 +33,7 @@ waiting_intervals = sa.Table(
     sa.Column("reason", sa.Text, primary_key=True),
     # Waiting jobs times seconds.
     sa.Column("job_seconds", sa.Float, nullable=False),
+    sqlite_with_rowid=False,
 )
 
 share_intervals = sa.Table(
@@ -45,4 +49,5 @@ share_intervals = sa.Table(
     sa.Column("entitled", sa.Float, nullable=False),
     sa.Column("used", sa.Float, nullable=False),
     sa.Column("correction", sa.Float, nullable=False),
+    sqlite_with_rowid=False,
 )

@@ -27,6 +27,7 @@ def upgrade() -> None:
         sa.Column("reason", sa.Text, nullable=False),
         sa.Column("job_seconds", sa.Float, nullable=False),
         sa.PrimaryKeyConstraint("span", "start", "owner", "grp", "reason"),
+        sqlite_with_rowid=False,
     )
     op.create_table(
         "share_intervals",
@@ -38,6 +39,7 @@ def upgrade() -> None:
         sa.Column("used", sa.Float, nullable=False),
         sa.Column("correction", sa.Float, nullable=False),
         sa.PrimaryKeyConstraint("span", "start", "within", "name"),
+        sqlite_with_rowid=False,
     )
 
 

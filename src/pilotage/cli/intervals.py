@@ -1,0 +1,98 @@
+"""`pilotage queue history` and `share history`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+from pilotage.cli.console import Column
+from pilotage.cli.parser import CommandOption
+from pilotage.cli.session import Session, connected
+from pilotage.cli.time_format import format_instant, parse_duration
+
+if TYPE_CHECKING:
+    from pilotage.wire.intervals import SharePoint
+
+Since = Annotated[
+    str, CommandOption("--since", metavar="SPAN", help="Length of the period, up to now: 7d, 12h")
+]
+Points = Annotated[
+    int, CommandOption("--points", metavar="N", help="Parts of the period, at most", min=1, max=50)
+]
+
+
+@connected
+def queue_history(
+    session: Session,
+    since: Since = "1d",
+    points: Points = 24,
+    group: Annotated[str, CommandOption("--group", "-g", metavar="GROUP", help="Only this group")] = "",
+) -> None:
+    """Show how many of your jobs waited for which reason over time, on average.
+
+    Administrators see all jobs, members of a group that shares its jobs those of the group. Times without a server
+    have no rows.
+    """
+    with session.client() as client:
+        report = client.waiting_history(since=parse_duration(since), points=points, group=group)
+    if session.as_json:
+        session.screen.json(report)
+        return
+    columns = (Column("from"), Column("group"), Column("reason"), Column("jobs", right=True))
+    session.screen.table(
+        columns,
+        (
+            (_from(point.begin), point.group or "(others)", point.reason or "unknown", f"{point.jobs:.1f}")
+            for point in report.points
+        ),
+    )
+    session.screen.note(_about(report.recorded, report.span))
+
+
+@connected
+def share_history(
+    session: Session,
+    since: Since = "1d",
+    points: Points = 24,
+    group: Annotated[
+        str,
+        CommandOption(
+            "--group", "-g", metavar="GROUP", help="The owners of this group, in place of the groups"
+        ),
+    ] = "",
+) -> None:
+    """Show the entitled, used and corrected shares of groups, or of the owners of one, over time."""
+    with session.client() as client:
+        report = client.share_history(since=parse_duration(since), points=points, group=group)
+    if session.as_json:
+        session.screen.json(report)
+        return
+    names = ("entitled", "used", "correction", "corrected")
+    columns = (
+        Column("from"),
+        Column("owner" if group else "group"),
+        *(Column(name, right=True) for name in names),
+    )
+    session.screen.table(columns, (_share_cells(point) for point in report.points))
+    session.screen.note(_about(report.recorded, report.span))
+
+
+def _share_cells(point: SharePoint) -> Sequence[object]:
+    parts = [f"{part:.1%}" for part in (point.entitled, point.used)]
+    return (
+        _from(point.begin),
+        point.owner or point.group,
+        *parts,
+        f"{point.correction:.3f}",
+        f"{point.corrected:.1%}",
+    )
+
+
+def _from(begin: float) -> str:
+    return format_instant(begin, begin, exact=True)
+
+
+def _about(recorded: Sequence[float], span: float) -> str:
+    return (
+        f"# averages over {span:g} s each; recorded: {sum(recorded) / (span * len(recorded)):.0%} of the time"
+    )
