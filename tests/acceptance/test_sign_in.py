@@ -198,7 +198,7 @@ def test_programs_send_tokens_of_the_issuer_themselves(instance: Instance, oidc:
 
 
 def test_a_program_in_several_groups_chooses_one(instance: Instance, oidc: OidcProvider) -> None:
-    url, token = url_of(instance), oidc.service_token()
+    url, token = instance.url, oidc.service_token()
     with Client(url, token, group="production", patience=0) as client:
         assert client.whoami().group == "production"
     for group in ("analysis", "admins", "gruppe é 中"):
