@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import stat
+
+from pilotage.outside.batch.adapter import BatchSubmission
 
 TAIL = 2000
 """Characters shown of the end of a pilot's output."""
@@ -18,6 +21,22 @@ _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXE
 def log_name(submission: str, index: str) -> str:
     """Name of the file with a pilot's output, for its submission's stamp and its index."""
     return f"{submission}-{index}.log"
+
+
+def script_with_log(submission: BatchSubmission, folder: str, variable: str, index: str) -> str:
+    """The script of a submission, with lines that set its variable to the index and open the log in the folder.
+
+    A missing log folder is no reason to fail: an option of the batch system would put the job into an error state.
+    """
+    lines = [f"{variable}={index}; export {variable}"]
+    if folder:
+        log = f'{shlex.quote(folder)}/"{log_name(submission.stamp, f"${variable}")}"'
+        lines.append("umask 077")
+        lines.append(f"if (: >>{log}) 2>/dev/null; then exec >>{log} 2>&1; fi")
+    first, newline, rest = submission.script.partition("\n")
+    if not first.startswith("#!"):
+        first, newline, rest = "#!/bin/sh", "\n", submission.script
+    return f"{first}{newline}" + "".join(f"{line}\n" for line in lines) + rest
 
 
 def _log_path(folder: str, stamp: str) -> str:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Mapping, Sequence
 from math import ceil
 
 from pilotage.core.policy.batch_systems.lsf import LsfOptions
 from pilotage.outside.batch.adapter import BatchSubmission, Shape
-from pilotage.outside.batch.pilot_logs import log_name
+from pilotage.outside.batch.pilot_logs import script_with_log
 from pilotage.outside.batch.properties import all_properties, write_properties
 from pilotage.outside.batch.submission import STAMP_PREFIX
 
@@ -66,16 +65,8 @@ def _needs(shape: Shape, options: LsfOptions) -> list[str]:
 
 
 def script(submission: BatchSubmission, options: LsfOptions) -> str:
-    """The script of a submission, with lines that set the index and open the log."""
-    lines = [f"{INDEX_VARIABLE}=$((LSB_JOBINDEX - 1)); export {INDEX_VARIABLE}"]
-    if options.log_folder:
-        log = f'{shlex.quote(options.log_folder)}/"{log_name(submission.stamp, f"${INDEX_VARIABLE}")}"'
-        lines.append("umask 077")
-        lines.append(f"if (: >>{log}) 2>/dev/null; then exec >>{log} 2>&1; fi")
-    first, newline, rest = submission.script.partition("\n")
-    if not first.startswith("#!"):
-        first, newline, rest = "#!/bin/sh", "\n", submission.script
-    return f"{first}{newline}" + "".join(f"{line}\n" for line in lines) + rest
+    """The script of a submission, with its index and its log."""
+    return script_with_log(submission, options.log_folder, INDEX_VARIABLE, "$((LSB_JOBINDEX - 1))")
 
 
 def release(stamp: str) -> list[str]:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Mapping, Sequence
 from math import ceil
 from typing import Protocol
 
 from pilotage.core.policy.batch_systems.pbs import PbsOptions
 from pilotage.outside.batch.adapter import BatchSubmission, Shape
-from pilotage.outside.batch.pilot_logs import log_name
+from pilotage.outside.batch.pilot_logs import script_with_log
 from pilotage.outside.batch.properties import all_properties, write_properties
 from pilotage.outside.batch.submission import STAMP_PREFIX
 
@@ -134,16 +133,9 @@ def submit(submission: BatchSubmission, dialect: Dialect) -> list[str]:
 
 
 def script(submission: BatchSubmission, dialect: Dialect) -> str:
-    """The script of a submission, with lines that set the index and open the log."""
-    lines = [f'{INDEX_VARIABLE}="${{{dialect.index_variable}:-0}}"; export {INDEX_VARIABLE}']
-    if dialect.log_folder:
-        log = f'{shlex.quote(dialect.log_folder)}/"{log_name(submission.stamp, f"${INDEX_VARIABLE}")}"'
-        lines.append("umask 077")
-        lines.append(f"if (: >>{log}) 2>/dev/null; then exec >>{log} 2>&1; fi")
-    first, newline, rest = submission.script.partition("\n")
-    if not first.startswith("#!"):
-        first, newline, rest = "#!/bin/sh", "\n", submission.script
-    return f"{first}{newline}" + "".join(f"{line}\n" for line in lines) + rest
+    """The script of a submission, with its index and its log."""
+    index = f'"${{{dialect.index_variable}:-0}}"'
+    return script_with_log(submission, dialect.log_folder, INDEX_VARIABLE, index)
 
 
 def release(ids: Sequence[str]) -> list[str]:

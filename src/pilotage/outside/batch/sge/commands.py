@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Mapping, Sequence
 from math import ceil
 
@@ -12,7 +11,7 @@ import msgspec
 from pilotage.core.errors import InvalidInput
 from pilotage.core.policy.batch_systems.sge import SgeOptions
 from pilotage.outside.batch.adapter import BatchSubmission, Shape
-from pilotage.outside.batch.pilot_logs import log_name
+from pilotage.outside.batch.pilot_logs import script_with_log
 from pilotage.outside.batch.properties import all_properties, write_properties
 from pilotage.outside.batch.submission import STAMP_PREFIX
 
@@ -86,20 +85,8 @@ def _needs(shape: Shape, options: SgeOptions, memory_per_slot: bool) -> list[str
 
 
 def script(submission: BatchSubmission, options: SgeOptions) -> str:
-    """The script of a submission, with lines that set the index and open the log.
-
-    A missing log folder is no reason to fail: with `-o` Grid Engine would put the job into an error state.
-    """
-    lines = [f"{INDEX_VARIABLE}=$((SGE_TASK_ID - 1)); export {INDEX_VARIABLE}"]
-    if options.log_folder:
-        folder, name = shlex.quote(options.log_folder), log_name(submission.stamp, f"${INDEX_VARIABLE}")
-        log = f'{folder}/"{name}"'
-        lines.append("umask 077")
-        lines.append(f"if (: >>{log}) 2>/dev/null; then exec >>{log} 2>&1; fi")
-    first, newline, rest = submission.script.partition("\n")
-    if not first.startswith("#!"):
-        first, newline, rest = "#!/bin/sh", "\n", submission.script
-    return f"{first}{newline}" + "".join(f"{line}\n" for line in lines) + rest
+    """The script of a submission, with its index and its log."""
+    return script_with_log(submission, options.log_folder, INDEX_VARIABLE, "$((SGE_TASK_ID - 1))")
 
 
 def check(shape: Shape, options: SgeOptions, *, memory_per_slot: bool = False) -> list[str]:
