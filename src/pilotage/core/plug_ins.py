@@ -22,6 +22,6 @@ def classes_in(package: str, path: Iterable[str], base: type[Base]) -> Iterator[
 def functions_in(package: str, path: Iterable[str], function: str) -> Iterator[tuple[str, Any]]:
     """The function of this name in each module of the package that has one, with the name of the module."""
     for module in iter_modules(path):
-        found = getattr(import_module(f"{package}.{module.name}"), function, None)
-        if found is not None:
-            yield module.name, found
+        member = getattr(import_module(f"{package}.{module.name}"), function, None)
+        if member is not None:
+            yield module.name, member

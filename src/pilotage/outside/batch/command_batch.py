@@ -22,7 +22,7 @@ Properties = dict[tuple[str, int | None], dict[str, str]]
 
 
 class CommandBatch(ABC):
-    """What the adapters have in common. They keep no state: everything is read from the batch system."""
+    """An adapter that runs client commands. It keeps no state: everything is read from the batch system."""
 
     holds = True
     keeps_ended = False
@@ -69,7 +69,7 @@ class CommandBatch(ABC):
 
     @abstractmethod
     def _listed(self, stamps: Collection[str] | None) -> Iterable[ListedTask]:
-        """As `_tasks` for some stamps or all, perhaps with batch jobs of other stamps."""
+        """The batch jobs with these stamps or all, perhaps with others between them."""
 
     def status(self, batch_ids: Mapping[str, str]) -> BatchListing:
         """List by stamp: a listing by ids may fail if one of them is gone, or show another job."""
@@ -80,7 +80,7 @@ class CommandBatch(ABC):
 
     @abstractmethod
     def _accounted(self, stamps: Collection[str], since: float) -> Iterable[ListedTask]:
-        """As `list_accounted`, perhaps with batch jobs of other stamps."""
+        """The batch jobs of `list_accounted`, perhaps with others between them."""
 
     def properties(self, stamps: Collection[str] | None = None) -> Properties:
         if stamps is not None and not stamps:
@@ -90,7 +90,7 @@ class CommandBatch(ABC):
 
     @abstractmethod
     def _properties(self, stamps: Collection[str] | None) -> Properties:
-        """As `properties`, perhaps with batch jobs of other stamps."""
+        """The answer of `properties`, perhaps with batch jobs of other stamps."""
 
     def accounts(self) -> list[BatchAccount]:
         """Most batch systems do not say which accounts a user may charge."""
