@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import msgspec
 
 from pilotage.core.forwarding.table import ForwardTable
 from pilotage.core.policy.reach import SshReach
+from pilotage.core.setting import Setting
+
+LogFolder = Annotated[
+    str, Setting("folder on the nodes for the output of pilots; empty: the output is thrown away")
+]
+"""The key `log_folder` of batch systems whose pilots write it themselves."""
 
 
 class BatchOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

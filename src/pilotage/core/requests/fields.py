@@ -164,6 +164,13 @@ MERGE: Final = (
     ),
 )
 
+_PLACES: Final = _field(
+    "places",
+    "paths",
+    "Storage places, the best first; the next one is used if one fails. Absent: the places of the site.",
+    (),
+)
+
 OUTPUT: Final = (
     _field("files", "paths", "Names or patterns of files in the folder of the job."),
     _field(
@@ -172,12 +179,7 @@ OUTPUT: Final = (
         "The data set that they become; absent: NAME-NUMBER/STEP, from the request and its step.",
         "",
     ),
-    _field(
-        "places",
-        "paths",
-        "Storage places, the best first; the next one is used if one fails. Absent: the places of the site.",
-        (),
-    ),
+    _PLACES,
     _field(
         "max_size",
         "bytes",
@@ -196,12 +198,7 @@ LOG_COLLECT: Final = (
         "The data set of the archives; absent: NAME-NUMBER/logs. The logs of single jobs are in DATASET/unmerged.",
         "",
     ),
-    _field(
-        "places",
-        "paths",
-        "Storage places, the best first; the next one is used if one fails. Absent: the places of the site.",
-        (),
-    ),
+    _PLACES,
     _field(
         "max_size",
         "bytes",

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Annotated, ClassVar
 
 from pilotage.core.forwarding.table import FlagSyntax, ForwardTable, HostSelection
-from pilotage.core.policy.batch_options import BatchOptions
+from pilotage.core.policy.batch_options import BatchOptions, LogFolder
 from pilotage.core.setting import Setting
 
 _NAME = r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}"
@@ -58,9 +58,7 @@ class LsfOptions(BatchOptions, frozen=True):
     requirements: Annotated[
         str, Setting("further resource requirements of each pilot, as for `bsub -R`, such as select[gpu]")
     ] = ""
-    log_folder: Annotated[
-        str, Setting("folder on the nodes for the output of pilots; empty: the output is thrown away")
-    ] = ""
+    log_folder: LogFolder = ""
 
     def mistakes(self) -> Iterator[tuple[str, str]]:
         yield from self.mistakes_in_names(_NAME, "queue", "project", "user_group", "application")

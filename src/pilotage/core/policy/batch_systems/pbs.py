@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Annotated, ClassVar
 
 from pilotage.core.forwarding.table import FlagSyntax, ForwardTable
-from pilotage.core.policy.batch_options import BatchOptions
+from pilotage.core.policy.batch_options import BatchOptions, LogFolder
 from pilotage.core.setting import Setting
 
 NAME = r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}"
@@ -45,9 +45,7 @@ class PbsOptions(BatchOptions, frozen=True):
     resources: Annotated[
         str, Setting("further resources of each pilot's chunk, such as ngpus=1:model=epyc")
     ] = ""
-    log_folder: Annotated[
-        str, Setting("folder on the nodes for the output of pilots; empty: the output is thrown away")
-    ] = ""
+    log_folder: LogFolder = ""
 
     @property
     def own_requests(self) -> frozenset[str]:

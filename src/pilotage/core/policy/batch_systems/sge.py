@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Annotated, ClassVar
 
 from pilotage.core.forwarding.table import ForwardTable, HostSelection
-from pilotage.core.policy.batch_options import BatchOptions
+from pilotage.core.policy.batch_options import BatchOptions, LogFolder
 from pilotage.core.setting import Setting
 
 _NAME = r"[A-Za-z_][A-Za-z0-9_.-]{0,127}"
@@ -78,9 +78,7 @@ class SgeOptions(BatchOptions, frozen=True):
     resources: Annotated[
         str, Setting("further resources of each pilot, as for `qsub -l`, such as arch=lx-amd64,gpu=1")
     ] = ""
-    log_folder: Annotated[
-        str, Setting("folder on the nodes for the output of pilots; empty: the output is thrown away")
-    ] = ""
+    log_folder: LogFolder = ""
 
     @property
     def own_requests(self) -> frozenset[str]:

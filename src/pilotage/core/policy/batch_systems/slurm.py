@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Annotated, ClassVar
 
 from pilotage.core.forwarding.table import ForwardTable, HostSelection, NativeOption
-from pilotage.core.policy.batch_options import BatchOptions
+from pilotage.core.policy.batch_options import BatchOptions, LogFolder
 from pilotage.core.setting import Setting
 
 _NAME = r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,99}"
@@ -61,9 +61,7 @@ class SlurmOptions(BatchOptions, frozen=True):
     ] = ""
     gres: Annotated[str, Setting("generic resources of each pilot, as for `sbatch --gres`")] = ""
     reservation: Annotated[str, Setting("reservation that its pilots use")] = ""
-    log_folder: Annotated[
-        str, Setting("folder on the nodes for the output of pilots; empty: the output is thrown away")
-    ] = ""
+    log_folder: LogFolder = ""
 
     forwarding: ClassVar[ForwardTable] = _FORWARDING
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Annotated, ClassVar
 
 from pilotage.core.forwarding.table import FlagSyntax, ForwardTable
-from pilotage.core.policy.batch_options import BatchOptions
+from pilotage.core.policy.batch_options import BatchOptions, LogFolder
 from pilotage.core.policy.batch_systems.pbs import NAME, mistakes_in_dialect
 from pilotage.core.setting import Setting
 
@@ -41,9 +41,7 @@ class TorqueOptions(BatchOptions, frozen=True):
     properties: Annotated[
         str, Setting("properties that the nodes of its pilots have, such as bigmem:fast")
     ] = ""
-    log_folder: Annotated[
-        str, Setting("folder on the nodes for the output of pilots; empty: the output is thrown away")
-    ] = ""
+    log_folder: LogFolder = ""
 
     @property
     def own_features(self) -> str:
