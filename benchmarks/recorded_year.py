@@ -6,7 +6,7 @@ from contextlib import closing
 from random import Random
 
 from benchmarks.filled import Store
-from pilotage.core.intervals import DAY, KEPT, SPANS, Piece
+from pilotage.core.intervals import DAY, KEPT, SPANS, IntervalPiece
 from pilotage.core.queues.wait_reason import Reason
 from pilotage.services.intervals.recording import MOST_OWNERS
 from pilotage.store.tables import intervals
@@ -25,7 +25,9 @@ def record_year(store: Store, now: float) -> int:
             last = int(now // span) * span
             for start in range(last - int(KEPT.get(span, 390 * DAY)), last, span):
                 waiting, shares = _waiting(rng), _shares(rng)
-                intervals.add(connection, [Piece(span, start, float(span))], start + span, waiting, shares)
+                intervals.add(
+                    connection, [IntervalPiece(span, start, float(span))], start + span, waiting, shares
+                )
                 rows += 1 + len(waiting) + len(shares)
         connection.commit()
     return rows

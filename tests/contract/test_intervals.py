@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pilotage.core.ids import QueueId
-from pilotage.core.intervals import DAY, HOUR, SPANS, TEN_MINUTES, Parts, pieces
+from pilotage.core.intervals import DAY, HOUR, SPANS, TEN_MINUTES, PeriodParts, pieces
 from pilotage.core.queues.identity import QueueIdentity
 from pilotage.store.tables import intervals, submissions, wait_reasons
 from pilotage.store.tables.intervals import PastWait, ShareValues, WaitingCount, WaitingSum
@@ -45,7 +45,7 @@ def test_records_add_up_in_the_intervals_of_each_length(connection: Any) -> None
         record(connection, begin)
     assert intervals.recorded_until(connection) == BEGIN + HOUR + 60
     for span, seconds in ((TEN_MINUTES, {0: 120, 6: 60}), (HOUR, {0: 120, 1: 60}), (DAY, {0: 180})):
-        parts = Parts(BEGIN, span, 10, span)
+        parts = PeriodParts(BEGIN, span, 10, span)
         assert intervals.recorded_seconds(connection, parts) == seconds
         sums = intervals.waiting(connection, parts, EVERYBODY)
         assert sorted(sums) == sorted(
@@ -61,7 +61,7 @@ def test_records_add_up_in_the_intervals_of_each_length(connection: Any) -> None
 def test_intervals_are_summed_to_longer_parts(connection: Any) -> None:
     for hour in range(24):
         record(connection, BEGIN + hour * HOUR)
-    parts = Parts(BEGIN, DAY // 2, 2, HOUR)
+    parts = PeriodParts(BEGIN, DAY // 2, 2, HOUR)
     assert intervals.recorded_seconds(connection, parts) == {0: 720, 1: 720}
     assert [
         (row.part, row.name, row.seconds, row.entitled, row.correction)
@@ -89,7 +89,7 @@ def test_people_see_their_own_jobs_and_those_of_a_group_that_shares(
     connection: Any, viewer: Viewer, seen: set[tuple[str, int]]
 ) -> None:
     record(connection, BEGIN)
-    rows = intervals.waiting(connection, Parts(BEGIN, HOUR, 1, HOUR), viewer)
+    rows = intervals.waiting(connection, PeriodParts(BEGIN, HOUR, 1, HOUR), viewer)
     assert {(row.group, row.job_seconds / 60) for row in rows} == seen
 
 
@@ -113,8 +113,8 @@ def test_expired_intervals_are_deleted_in_slices(connection: Any) -> None:
         sizes.append(intervals.delete_before(connection, HOUR, before, 5))
     # Two intervals, with six rows of waiting jobs, three of shares, and their own one.
     assert sum(sizes) == 20
-    assert intervals.recorded_seconds(connection, Parts(BEGIN, HOUR, 3, HOUR)) == {2: 60}
-    assert intervals.recorded_seconds(connection, Parts(BEGIN, DAY, 1, DAY)) == {0: 180}
+    assert intervals.recorded_seconds(connection, PeriodParts(BEGIN, HOUR, 3, HOUR)) == {2: 60}
+    assert intervals.recorded_seconds(connection, PeriodParts(BEGIN, DAY, 1, DAY)) == {0: 180}
     assert connection.execute("SELECT count(*) FROM share_intervals WHERE span = ?", (HOUR,)).fetchone() == (
         3,
     )

@@ -30,8 +30,8 @@ def queue_history(
 ) -> None:
     """Show how many of your jobs waited for which reason over time, on average.
 
-    Administrators see all jobs, members of a group that shares its jobs those of the group. Times without a server
-    have no rows.
+    Administrators see all jobs. Members of a group that shares its jobs see the jobs of this group. Times without a
+    server have no rows.
     """
     with session.client() as client:
         report = client.waiting_history(since=parse_duration(since), points=points, group=group)

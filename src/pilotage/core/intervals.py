@@ -16,12 +16,12 @@ KEPT: Mapping[int, float] = {TEN_MINUTES: 2.0 * DAY, HOUR: 35.0 * DAY, DAY: 100.
 """Seconds for which the shorter intervals are kept, at most. The policy says how long all are kept."""
 
 LONGEST_RECORD = 600.0
-"""Seconds that one record covers at most: what happened before is not known."""
+"""Seconds that a record covers at most: the state before is not known."""
 MOST_AHEAD = float(DAY)
 """Seconds by which the last record may lie ahead of the clock. Records further ahead were made by a wrong clock."""
 
 
-class Piece(NamedTuple):
+class IntervalPiece(NamedTuple):
     """The part of a record in one interval."""
 
     span: int
@@ -29,15 +29,15 @@ class Piece(NamedTuple):
     seconds: float
 
 
-def pieces(begin: float, end: float) -> list[Piece]:
+def pieces(begin: float, end: float) -> list[IntervalPiece]:
     """The parts of [begin, end) in the intervals of each length."""
-    found = list[Piece]()
+    added = list[IntervalPiece]()
     for span in SPANS:
         start = int(begin // span) * span
         while start < end:
-            found.append(Piece(span, start, min(end, start + span) - max(begin, start)))
+            added.append(IntervalPiece(span, start, min(end, start + span) - max(begin, start)))
             start += span
-    return found
+    return added
 
 
 class NextRecord(NamedTuple):
@@ -50,7 +50,7 @@ class NextRecord(NamedTuple):
 
 
 def next_record(recorded_until: float | None, now: float, elapsed: float) -> NextRecord | None:
-    """What to record at `now`, `elapsed` seconds after the last look by a clock that never steps; None: nothing.
+    """The time to record at `now`, `elapsed` seconds after the last look by a clock that never steps; None: nothing.
 
     No instant is recorded twice. After the clock has stepped back, recording goes on where it stopped.
     """
@@ -62,7 +62,7 @@ def next_record(recorded_until: float | None, now: float, elapsed: float) -> Nex
     return NextRecord(begin, now, forget_later=False) if begin < now else None
 
 
-class Parts(NamedTuple):
+class PeriodParts(NamedTuple):
     """Equal parts of a period, each of whole intervals of `span` seconds."""
 
     begin: int
@@ -78,7 +78,7 @@ class Parts(NamedTuple):
         return self.begin + self.length * part
 
 
-def parts_of(begin: float, end: float, points: int, now: float) -> Parts:
+def parts_of(begin: float, end: float, points: int, now: float) -> PeriodParts:
     """At most `points` parts of [begin, end), of the longest intervals that are short enough.
 
     The last part ends with the interval of `end`, so the first one may begin an interval after `begin`. Where short
@@ -90,4 +90,4 @@ def parts_of(begin: float, end: float, points: int, now: float) -> Parts:
     length = max(1, ceil(wanted / span)) * span
     first, last = int(begin // span) * span, ceil(end / span) * span
     number = min(points, max(1, ceil((last - first) / length)))
-    return Parts(last - number * length, length, number, span)
+    return PeriodParts(last - number * length, length, number, span)

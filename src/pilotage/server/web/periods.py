@@ -11,19 +11,19 @@ from pilotage.core.intervals import DAY, FOUR_WEEKS, HOUR
 from pilotage.server.web.visit import Visit
 
 
-class Period(NamedTuple):
+class PagePeriod(NamedTuple):
     """A period up to now."""
 
     seconds: float
     parts: int
 
 
-PERIODS: Mapping[str, Period] = {
-    "hour": Period(HOUR, 6),
-    "day": Period(DAY, 24),
-    "week": Period(7 * DAY, 14),
-    "month": Period(30 * DAY, 15),
-    "year": Period(13 * FOUR_WEEKS, 13),
+PERIODS: Mapping[str, PagePeriod] = {
+    "hour": PagePeriod(HOUR, 6),
+    "day": PagePeriod(DAY, 24),
+    "week": PagePeriod(7 * DAY, 14),
+    "month": PagePeriod(30 * DAY, 15),
+    "year": PagePeriod(13 * FOUR_WEEKS, 13),
 }
 USUAL = "day"
 

@@ -49,7 +49,7 @@ def _most(jobs: Counter[str], most: int) -> frozenset[str]:
 
 
 def share_values(table: ShareTable) -> list[ShareValues]:
-    """The shares of the groups and of the owners, those with the most waiting jobs and use first."""
+    """The shares of the groups and of the owners with the most waiting jobs and use."""
     rows = [row for row in table.rows if row.entitled is not None or row.waiting]
     rows.sort(key=lambda row: (-row.waiting, -_used(row)))
     groups, owners = [row for row in rows if not row.owner], [row for row in rows if row.owner]
@@ -78,7 +78,7 @@ def record(
     waiting: Sequence[WaitingCount],
     shares: Sequence[ShareValues],
 ) -> None:
-    """Add what was found to the intervals of the time since the last record, but of `elapsed` seconds at most."""
+    """Add jobs and shares to the intervals of the time since the last record, but of `elapsed` seconds at most."""
     following = next_record(intervals.recorded_until(tx.connection), now, elapsed)
     if following is None:
         return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pilotage.core.intervals import Parts, parts_of
+from pilotage.core.intervals import PeriodParts, parts_of
 from pilotage.store.engine.connection import Connection
 from pilotage.store.tables import intervals
 from pilotage.store.tables.intervals import ShareSums
@@ -74,10 +74,10 @@ def _corrected(row: ShareSums) -> float:
     return row.entitled * row.correction / row.seconds
 
 
-def _parts(asked: PeriodQuery, now: float) -> Parts:
+def _parts(asked: PeriodQuery, now: float) -> PeriodParts:
     end = now if asked.end is None else asked.end
     return parts_of(end - asked.since, end, asked.points, now)
 
 
-def _recorded(parts: Parts, seconds: dict[int, float]) -> list[float]:
+def _recorded(parts: PeriodParts, seconds: dict[int, float]) -> list[float]:
     return [seconds.get(part, 0.0) for part in range(parts.number)]

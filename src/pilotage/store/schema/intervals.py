@@ -26,7 +26,7 @@ waiting_intervals = sa.Table(
     metadata,
     sa.Column("span", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("start", sa.BigInteger, primary_key=True, autoincrement=False),
-    # Empty: all owners of the group, also those without a row.
+    # Empty: all owners of the group, also owners without a row.
     sa.Column("owner", sa.Text, primary_key=True),
     sa.Column("grp", sa.Text, primary_key=True),
     # One of core/queues/wait_reason.py; empty: not known yet.

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from pilotage.core.ids import QueueId
-from pilotage.core.intervals import SPANS, Parts, Piece
+from pilotage.core.intervals import SPANS, IntervalPiece, PeriodParts
 from pilotage.store.engine.bulk_statements import insert
 from pilotage.store.engine.connection import Connection
 from pilotage.store.tables.selections import Viewer
@@ -69,7 +69,7 @@ _ADD_SHARES = insert(
 
 def add(
     connection: Connection,
-    pieces: Sequence[Piece],
+    pieces: Sequence[IntervalPiece],
     until: float,
     waiting: Sequence[WaitingCount],
     shares: Sequence[ShareValues],
@@ -127,7 +127,7 @@ def delete_before(connection: Connection, span: int, before: float, most: int) -
 # --- reading
 
 
-def recorded_seconds(connection: Connection, parts: Parts) -> dict[int, float]:
+def recorded_seconds(connection: Connection, parts: PeriodParts) -> dict[int, float]:
     """For how long each part of a period was recorded. Parts without a record are left out."""
     sql = (
         "SELECT (start - ?) / ?, sum(seconds) FROM recorded_intervals"
@@ -136,7 +136,7 @@ def recorded_seconds(connection: Connection, parts: Parts) -> dict[int, float]:
     return {int(row[0]): float(row[1]) for row in connection.execute(sql, _period(parts))}
 
 
-def _period(parts: Parts) -> tuple[int, ...]:
+def _period(parts: PeriodParts) -> tuple[int, ...]:
     return (parts.begin, parts.length, parts.span, parts.begin, parts.end)
 
 
@@ -156,7 +156,7 @@ _WAITING = (
 )
 
 
-def waiting(connection: Connection, parts: Parts, viewer: Viewer) -> list[WaitingSum]:
+def waiting(connection: Connection, parts: PeriodParts, viewer: Viewer) -> list[WaitingSum]:
     """The waiting jobs that a caller may see, by part of a period, group and reason."""
     first, last = _period(parts)[:2], _period(parts)[2:]
 
@@ -166,10 +166,10 @@ def waiting(connection: Connection, parts: Parts, viewer: Viewer) -> list[Waitin
 
     if viewer.everything:
         return list(rows(EVERYBODY, "w.grp >= ?", ""))
-    found = list(rows(viewer.owner, "w.grp <> ?", viewer.shared_group))
+    sums = list(rows(viewer.owner, "w.grp <> ?", viewer.shared_group))
     if viewer.shared_group:
-        found += rows(EVERYBODY, "w.grp = ?", viewer.shared_group)
-    return found
+        sums += rows(EVERYBODY, "w.grp = ?", viewer.shared_group)
+    return sums
 
 
 class ShareSums(NamedTuple):
@@ -183,7 +183,7 @@ class ShareSums(NamedTuple):
     correction: float
 
 
-def shares(connection: Connection, parts: Parts, within: str) -> list[ShareSums]:
+def shares(connection: Connection, parts: PeriodParts, within: str) -> list[ShareSums]:
     """The shares of all groups, or of the owners `within` one, by part of a period."""
     sql = (
         "SELECT (i.start - ?) / ?, s.name, sum(s.seconds), sum(s.entitled), sum(s.used), sum(s.correction)"

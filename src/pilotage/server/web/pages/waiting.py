@@ -170,8 +170,8 @@ def interval_chart(history: WaitingHistory) -> Chart:
 
 def _reasons_of(history: WaitingHistory) -> list[str]:
     """The reasons of a history, in the order of all."""
-    found = {point.reason for point in history.points}
-    return [*(reason for reason in WORDS if reason in found), *sorted(found - WORDS.keys())]
+    named = {point.reason for point in history.points}
+    return [*(reason for reason in WORDS if reason in named), *sorted(named - WORDS.keys())]
 
 
 def _parts_of(reasons: Sequence[str], history: WaitingHistory) -> list[ChartPart]:
