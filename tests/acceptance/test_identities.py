@@ -7,6 +7,7 @@ import html
 import itertools
 import re
 import sqlite3
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,7 @@ import httpx
 import jwt
 import pytest
 
+from pilotage.core.intervals import pieces
 from pilotage.server.web.page import page_routers
 from pilotage.services.pilots.enrolment import secret_hash
 from pilotage.wire.requests import RequestAssignment
@@ -99,6 +101,7 @@ class World:
         return str(answer.json()["token"])
 
     def _submit(self) -> None:
+        self._record_wait()
         victim = self.pool.client("victim")
         common = {"job_name": "zq-name", "job_group": "zq-group", "output_sandbox": ["zq-output"]}
         ran = victim.submit(
@@ -116,6 +119,18 @@ class World:
         self.pool.client().approve_request(self.request)
         self.pool.client().assign_request(self.request, RequestAssignment(team="none"))
         until(lambda: victim.request(self.request).request.state == "acquired", what="its elements")
+
+    def _record_wait(self) -> None:
+        """An hour in which jobs of the victim waited, in all lengths of intervals."""
+        hour = int(time.time() - 3600) // 3600 * 3600
+        added = pieces(hour, hour + 3600)
+        waiting = [
+            (*part[:2], owner, "zq-group", "slots", 3600.0) for part in added for owner in ("", "victim")
+        ]
+        with contextlib.closing(sqlite3.connect(self.pool.home / "pilotage.db")) as connection, connection:
+            intervals = [(*part, hour + 3600) for part in added]
+            connection.executemany("INSERT INTO recorded_intervals VALUES (?, ?, ?, ?)", intervals)
+            connection.executemany("INSERT INTO waiting_intervals VALUES (?, ?, ?, ?, ?, ?)", waiting)
 
     def addresses(self) -> Iterator[str]:
         """All that the document has for reading, filled with what is the victim's."""
@@ -142,7 +157,7 @@ class World:
             for chosen in itertools.product(*(values[name] for name in names)):
                 yield path.format(**dict(zip(names, chosen, strict=True)))
         yield "/v1/waiting/queues?reason=needs"
-        yield "/v1/waiting/history?since=600"
+        yield "/v1/waiting/history?since=7200&points=2"
         yield f"/v1/jobs?submission={self.submission}"
         yield f"/v1/jobs?ids={self.job}"
         yield "/v1/jobs?owner=victim"
@@ -247,7 +262,7 @@ QUERIES_OF_PAGES = {
     "/ces/one": ["?name=local"],
     "/ces/{verb}": ["?name=local"],
     "/sites/{state}": ["?name=here"],
-    "/waiting": ["", "?csv=waiting", "?period=hour&csv=reasons"],
+    "/waiting": ["", "?csv=waiting", "?period=day&csv=reasons"],
     "/waiting/interval": [f"?begin=1&end={10**10}", f"?begin=1&end={10**10}&reason=needs"],
     "/waiting/queues": ["", "?reason=needs"],
     "/shares/interval": [f"?begin=1&end={10**10}", f"?begin=1&end={10**10}&name=physics&csv=values"],
