@@ -55,7 +55,7 @@ def make_batch_job(
     parent: Callable[[str], str],
     partitions: Partitions,
 ) -> DescribedBatchJob:
-    """`parent` names a job for a dependency; `partitions` are those of the pool. Raises InvalidInput."""
+    """`parent` names a job for a dependency; `partitions`: all of the pool. Raises InvalidInput."""
     chosen = partitions.chosen(values.get("partition", ""))
     array = _array(values)
     variables, unset = sent_variables(values.get("export", "ALL"), os.environ)

@@ -17,14 +17,14 @@ _EVERY_SITE: Final = "*"
 
 
 class Partitions:
-    """All partitions of the pool, or those that a job names."""
+    """All partitions of the pool, or the partitions that a job names."""
 
     def __init__(self, listed: Sequence[PartitionSummary]) -> None:
         self.by_name = {partition.name: partition for partition in listed}
 
     @property
     def names(self) -> str:
-        """As `--partition` has them."""
+        """Their names, in the form of `--partition`."""
         return ",".join(self.by_name)
 
     def chosen(self, text: str) -> Partitions:
@@ -59,7 +59,7 @@ class Partitions:
         return ['case "$PILOTAGE_CE" in', *choices, "esac"]
 
     def of_job(self, named: str, ce: str, *, ended: bool) -> str:
-        """The partition of a job: of those it has named, the first with its CE; all of them before it starts.
+        """The partition of a job: the first it has named with its CE; before it starts, all it has named.
 
         A job that has named none is in the smallest partition with its CE. One that ended before its start is in the
         first one.

@@ -29,7 +29,7 @@ class JobPartition(PolicyTable, frozen=True):
     ] = False
 
     def all_ces(self, policy: Policy) -> list[str]:
-        """Its CEs and those of its sites, in the order of the policy."""
+        """Its CEs and all CEs of its sites, in the order of the policy."""
         return [
             name
             for name, ce in policy.ces.items()

@@ -79,7 +79,7 @@ class _Decisions:
     conditions: list[ConditionState] = field(default_factory=list)
     gates: set[GateKey] = field(default_factory=set)
     further: list[ParentChange] = field(default_factory=list)
-    """Ends that are to be decided after these conditions."""
+    """Ends that must be decided after these conditions."""
 
     def add(self, row: ConditionRow, outlook: Outlook, reason: str) -> None:
         why = reason if outlook is Outlook.NEVER else ""
@@ -115,12 +115,12 @@ def _decide_on_job(
     tx: Transaction, change: ParentChange, facts: chains.ParentFacts | None, decisions: _Decisions
 ) -> bool:
     """Whether all conditions on the job are decided."""
-    told = JobState(change.state)
-    now = told if facts is None else JobState(facts.state)
+    noted = JobState(change.state)
+    present = noted if facts is None else JobState(facts.state)
     # It was tried again and has ended since: its end is decided afterwards, since dependants read the new outputs.
-    ended_since = now in FINAL and told not in FINAL
-    # Of a job that is gone, its end counts.
-    state = told if now in _GONE or ended_since else now
+    ended_since = present in FINAL and noted not in FINAL
+    # The end of a job that is gone counts.
+    state = noted if present in _GONE or ended_since else present
     outlooks = {condition: outlook_of_job(condition, state) for condition in RunAfter}
     rows = chains.of_parent(tx.connection, "parent_job", change.job, outlooks, FAN_OUT)
     reason = describe_end(change.job, state, None if facts is None else facts.exit_code)
@@ -128,7 +128,7 @@ def _decide_on_job(
         decisions.add(row, outlooks[RunAfter(row.condition)], reason)
     complete = len(rows) < FAN_OUT
     if complete and ended_since:
-        decisions.further.append(change._replace(state=now))
+        decisions.further.append(change._replace(state=present))
     return complete
 
 

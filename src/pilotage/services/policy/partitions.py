@@ -1,4 +1,4 @@
-"""The partitions of the policy, with what is known of their CEs."""
+"""The partitions of the policy, with the states and limits of their CEs."""
 
 from __future__ import annotations
 
