@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import os
-import secrets
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-
-from pilotage.core.trace_context import VARIABLE, read_traceparent
 
 ADDRESS = "PILOTAGE_OTLP"
 LAST_SPANS = 1.0
@@ -22,6 +18,11 @@ def command_span(command: str) -> Iterator[None]:
     if not address:
         yield
         return
+    # Here, as most commands make no span: their start is short.
+    import secrets
+    import time
+
+    from pilotage.core.trace_context import VARIABLE, read_traceparent
     from pilotage.telemetry.collector import open_collector
     from pilotage.telemetry.tracer import Tracer
 

@@ -105,6 +105,8 @@ class WorkIntake:
     """Outside catalogues, whose data sets requests read and write."""
     storage: StorageClients
     """S3 places of the policy, whose files jobs of requests read and write."""
+    telemetry: Telemetry | None = None
+    """Follows submissions and their jobs by spans; None: this server makes none."""
 
 
 @dataclass(slots=True)
@@ -142,8 +144,6 @@ class Context:
     duties: DutyState
     wake: Wake = field(default_factory=Wake)
     stop: Stop = field(default_factory=Stop)
-    telemetry: Telemetry | None = None
-    """None: this server makes no spans."""
 
     async def quick_read(self, query: Callable[[Connection], Answer]) -> Answer:
         """Run a short query on a reader's connection.

@@ -458,6 +458,7 @@ def _shown(pool: Pool) -> tuple[str, list[tuple[str, str, str]]]:
     """The metrics, and the failing rows that an administrator and others see."""
     context = pool.context
     depth = WorkQueueDepth({}, {}, {})
+    context.work.telemetry = None
     context.work.work_queue_depth = SimpleNamespace(read=lambda: depth)
     context.writer = pool.bench.writer
     metrics = bytes(administration.metrics(context).body).decode()

@@ -58,7 +58,7 @@ def context_with(there: Callable[[str], StoredObject], asked: list[str]) -> Cont
         Context,
         SimpleNamespace(
             pool=SimpleNamespace(policy=POLICY, pilots=SimpleNamespace(rows={})),
-            work=SimpleNamespace(storage=SimpleNamespace(look_at=look_at)),
+            work=SimpleNamespace(storage=SimpleNamespace(look_at=look_at), telemetry=None),
             pilots=SimpleNamespace(exchange=None),
             clock=lambda: 0.0,
             quick_read=quick_read,

@@ -58,7 +58,9 @@ class Application:
         return self._api
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if (telemetry := self.context.telemetry) is not None and scope["type"] == "http":
+        if scope["type"] == "http" and scope["path"] == "/live" and scope["method"] == "GET":
+            await JSONResponse(LIVE)(scope, receive, send)
+        elif (telemetry := self.context.work.telemetry) is not None and scope["type"] == "http":
             from pilotage.server.http.spans import answer_traced
 
             await answer_traced(telemetry.tracer, self._answer, scope, receive, send)
@@ -68,9 +70,6 @@ class Application:
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             path: str = scope["path"]
-            if path == "/live" and scope["method"] == "GET":
-                await JSONResponse(LIVE)(scope, receive, send)
-                return
             try:
                 if path in ENDPOINTS:
                     raise InvalidInput("this address accepts POST only")

@@ -93,10 +93,10 @@ def _exchange(context: Context, token: str, body: Body) -> PilotCall:
 
         encode = encode_and_wake
 
-    if context.telemetry is not None and request.finishes:
+    if request.finishes and (telemetry := context.work.telemetry) is not None:
         from pilotage.server.http.spans import FinishSpans
 
-        encode = FinishSpans(context, context.telemetry, request.finishes, encode)
+        encode = FinishSpans(context, telemetry, request.finishes, encode)
     *earlier, last = (
         BatchableRequest(context.pilots.exchange, (hashed, part), _weight(part)) for part in messages
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from pilotage.server.catalogue_clients import CatalogueClients
-from pilotage.server.context import DutyState, WorkIntake
+from pilotage.server.context import DutyState, Telemetry, WorkIntake
 from pilotage.server.director_state import DirectorState, new_seed
 from pilotage.server.failing_rows import FailingRows
 from pilotage.server.metrics_cache import CachedCounts
@@ -32,6 +32,7 @@ def make_work_intake(
     clock: Callable[[], float],
     monotonic: Callable[[], float],
     outside: OutsideCalls,
+    telemetry: Telemetry | None = None,
 ) -> WorkIntake:
     """`on_file`: the store is a file of this server, so that large writes hold up its other work.
 
@@ -44,6 +45,7 @@ def make_work_intake(
         CachedCounts(readers, monotonic, work_queue_depth.read),
         CatalogueClients(outside),
         StorageClients(outside),
+        telemetry,
     )
 
 

@@ -226,9 +226,9 @@ class _Server:
                 clock=self._clock,
                 monotonic=self._rim.monotonic,
                 outside=self._rim.outside,
+                telemetry=self._telemetry,
             ),
             duties=self._duty_state(pool),
-            telemetry=self._telemetry,
         )
 
     def _duty_state(self, pool: Pool) -> DutyState:

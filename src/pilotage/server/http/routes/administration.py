@@ -101,8 +101,8 @@ def metrics(context: TheContext) -> Response:
         "pilotage_transactions_commit_seconds_total": round(writer.times.commit, 6),
     }
     counters.update(pool.peers.metrics())
-    if context.telemetry is not None:
-        collector = context.telemetry.collector
+    if context.work.telemetry is not None:
+        collector = context.work.telemetry.collector
         counters |= {
             "pilotage_spans_sent_total": collector.sent,
             "pilotage_spans_dropped_total": collector.dropped,
