@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 VARIABLE = "TRACEPARENT"
 """The variable with the context in the environment of commands and jobs."""
@@ -42,13 +42,19 @@ class TraceContext:
 
 def read_traceparent(text: str) -> TraceContext | None:
     """The context that a header or a variable holds; None for anything else, as the standard wants it."""
-    found = _FORM.fullmatch(text.strip()) if len(text) < 1000 else None
-    if found is None:
+    match = _FORM.fullmatch(text.strip()) if len(text) < 1000 else None
+    if match is None:
         return None
-    version, trace, span, flags, further = found.groups()
+    version, trace, span, flags, further = match.groups()
     if version == "ff" or (version == "00" and further) or not int(trace, 16) or not int(span, 16):
         return None
     return TraceContext(trace, span, bool(int(flags, 16) & 1))
+
+
+def untraced(description: Mapping[str, Any]) -> dict[str, Any]:
+    """A stored description without the trace of its request: a repeated request has another one."""
+    variables = description.get("environment", {}).items()
+    return {**description, "environment": {name: value for name, value in variables if name != VARIABLE}}
 
 
 class AttemptTimes(NamedTuple):
@@ -67,13 +73,13 @@ class AttemptTimes(NamedTuple):
     upload: float
 
 
-class Stage(NamedTuple):
+class AttemptStage(NamedTuple):
     name: str
     begin: float
     end: float
 
 
-def stages_of(times: AttemptTimes) -> Sequence[Stage]:
+def stages_of(times: AttemptTimes) -> Sequence[AttemptStage]:
     """The stages of an attempt, one after another, from its wait to its end."""
     # A pilot tells durations, which are laid back from the end that the server knows.
     uploaded = times.ended - times.upload
@@ -89,10 +95,10 @@ def stages_of(times: AttemptTimes) -> Sequence[Stage]:
     return tuple(_in_order(times.waiting, marks))
 
 
-def _in_order(begin: float, marks: Sequence[tuple[str, float]]) -> Iterator[Stage]:
+def _in_order(begin: float, marks: Sequence[tuple[str, float]]) -> Iterator[AttemptStage]:
     """Stages that end at these instants. None ends before it begins, or after the last instant."""
     last = max(begin, marks[-1][1])
     for name, instant in marks:
         end = min(max(begin, instant), last)
-        yield Stage(name, begin, end)
+        yield AttemptStage(name, begin, end)
         begin = end

@@ -30,7 +30,7 @@ Send = Callable[[Sequence[Span]], bool]
 
 
 class Collector:
-    """Queues spans, and sends them in a thread of its own. Whoever makes spans never waits for it."""
+    """Queues spans, and sends them in a thread of its own. The makers of spans never wait for it."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
@@ -54,7 +54,7 @@ class Collector:
             self.dropped += count
 
     def close(self, patience: float) -> None:
-        """Send what waits, for `patience` seconds at most. The rest is lost with the process."""
+        """Send the waiting spans, for `patience` seconds at most. The rest is lost with the process."""
         try:
             self._waiting.put(None, timeout=patience)
         except queue.Full:

@@ -38,16 +38,16 @@ class SpanSink(Protocol):
     def put(self, span: Span) -> None: ...
 
 
-class _Present(NamedTuple):
+class _PresentSpan(NamedTuple):
     tracer: Tracer
     context: TraceContext
 
 
-_present: ContextVar[_Present | None] = ContextVar("present span", default=None)
+_present: ContextVar[_PresentSpan | None] = ContextVar("present span", default=None)
 
 
 class Tracer:
-    """Makes spans, and hands those of sampled traces to the sink."""
+    """Makes spans, and hands the spans of sampled traces to the sink."""
 
     def __init__(self, sink: SpanSink, clock: Callable[[], float], ids: SecretSource) -> None:
         self.sink = sink
@@ -64,7 +64,7 @@ class Tracer:
         span = Span(
             name, context, parent.span if parent else "", self.clock(), kind=kind, attributes=attributes
         )
-        before = _present.set(_Present(self, context))
+        before = _present.set(_PresentSpan(self, context))
         try:
             yield span
         except BaseException as error:
@@ -113,9 +113,9 @@ def _of_program() -> TraceContext | None:
         return None
     from opentelemetry import trace
 
-    found = trace.get_current_span().get_span_context()
-    if not found.is_valid:
+    own = trace.get_current_span().get_span_context()
+    if not own.is_valid:
         return None
     return TraceContext(
-        trace.format_trace_id(found.trace_id), trace.format_span_id(found.span_id), found.trace_flags.sampled
+        trace.format_trace_id(own.trace_id), trace.format_span_id(own.span_id), own.trace_flags.sampled
     )

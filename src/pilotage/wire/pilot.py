@@ -29,13 +29,10 @@ from .limits import (
 
 MB = 1 << 20
 """The unit of memory, here and everywhere: that of batch systems and of /proc."""
-
 PROTOCOL = 1
 SUPPORTED = (1,)
-
 INLINE_OUTPUT_BYTES = 4096
 """Standard output or error up to this size travels inside `Finish`; larger ones are uploaded."""
-
 MAX_HELD = 2048
 """Jobs that a pilot may hold at one time, offers and unreported ends included."""
 MAX_OUTPUTS = 20_000
@@ -217,11 +214,10 @@ class Finish:
     signal: Optional[Status] = None
     failure: Name = ""
     message: Told = ""
-    download: Seconds = 0.0
-    """Seconds from the arrival of the job to the start of its program: inputs were fetched."""
     wall: Seconds = 0.0
+    download: Seconds = 0.0
     upload: Seconds = 0.0
-    """Seconds from the end of the program to this message: outputs were stored."""
+    """Seconds after the program in which outputs were stored; `download`: before it, for the inputs."""
     cpu: CpuSeconds = 0.0
     max_rss: Megabytes = 0
     """MB"""

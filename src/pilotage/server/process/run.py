@@ -18,7 +18,7 @@ from pilotage.core.errors import InvalidInput
 from pilotage.outside.batch.script import pilot_program
 from pilotage.outside.batch.ssh.connections import CONNECTIONS, SshConnections
 from pilotage.outside.sandbox.directory import DirectorySandbox
-from pilotage.server.context import Context, Disk, DutyState, PilotService, Telemetry, Tokens
+from pilotage.server.context import Context, Disk, DutyState, PilotService, Telemetry, Tokens, WorkIntake
 from pilotage.server.disk_space import DiskSpace, Reserve
 from pilotage.server.duties.addresses import AddressDuty
 from pilotage.server.duties.batch_clients import OwnBatchClients, outer_environment
@@ -218,17 +218,20 @@ class _Server:
             address=ServerAddress(instance_facts.uuid, self._rim.hostname, url, settings.pilot_server or url),
             tokens=tokens,
             pilots=self._pilot_service(pool),
-            work=make_work_intake(
-                pool,
-                self._writer,
-                self._readers,
-                on_file=self._connection.dialect == "sqlite",
-                clock=self._clock,
-                monotonic=self._rim.monotonic,
-                outside=self._rim.outside,
-                telemetry=self._telemetry,
-            ),
+            work=self._work_intake(pool),
             duties=self._duty_state(pool),
+        )
+
+    def _work_intake(self, pool: Pool) -> WorkIntake:
+        return make_work_intake(
+            pool,
+            self._writer,
+            self._readers,
+            on_file=self._connection.dialect == "sqlite",
+            clock=self._clock,
+            monotonic=self._rim.monotonic,
+            outside=self._rim.outside,
+            telemetry=self._telemetry,
         )
 
     def _duty_state(self, pool: Pool) -> DutyState:

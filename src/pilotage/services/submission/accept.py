@@ -20,7 +20,7 @@ from pilotage.core.jobs.json_format import description_to_json
 from pilotage.core.jobs.per_job_inputs import decode_file, per_job_columns
 from pilotage.core.policy import Policy
 from pilotage.core.queues.identity import QueueIdentity, cpu_bucket, size_bucket, wall_bucket
-from pilotage.core.trace_context import VARIABLE
+from pilotage.core.trace_context import untraced
 from pilotage.services.pool.state import Pool
 from pilotage.services.submission.gates import check_parents, count_blocked, insert_whole_gate
 from pilotage.services.submission.job_creation import ChunkRows, cut, files_named
@@ -373,16 +373,10 @@ def check_same(known: rows.SubmissionRow, prepared: PreparedSubmission) -> None:
     description = _description_text(prepared)
     same = (known.inputs, known.names) == (_inputs_text(prepared), prepared.names)
     if not same or (
-        known.description != description and _untraced(known.description) != _untraced(description)
+        known.description != description
+        and untraced(json.loads(known.description)) != untraced(json.loads(description))
     ):
         raise key_conflict(known, prepared)
-
-
-def _untraced(description: str) -> dict[str, Any]:
-    """A description without the trace of its request: a repeated request has another one."""
-    plain: dict[str, Any] = json.loads(description)
-    environment = {name: value for name, value in plain.get("environment", {}).items() if name != VARIABLE}
-    return {**plain, "environment": environment}
 
 
 def key_conflict(known: rows.SubmissionRow, prepared: PreparedSubmission) -> Conflict:
