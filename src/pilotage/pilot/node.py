@@ -25,7 +25,7 @@ from .host_facts import BATCH_HOST, host_facts
 
 _PROCESSORS = ("SLURM_CPUS_ON_NODE", "NSLOTS", "PBS_NP", "NCPUS", "LSB_DJOB_NUMPROC", "_CONDOR_NPROCS")
 _NO_DEVICE = ("-1", "NoDevFiles", "10000")
-"""What batch systems write into CUDA_VISIBLE_DEVICES to hide all GPUs. HTCondor writes 10000."""
+"""Values of CUDA_VISIBLE_DEVICES by which batch systems hide all GPUs. That of HTCondor is 10000."""
 
 
 @dataclass(frozen=True)
