@@ -22,7 +22,7 @@ from pilotage.client.executor.pickling import NotPicklable
 from pilotage.core.errors import InvalidInput
 from tests.deadlines import PATIENCE
 from tests.faults.audit import audit
-from tests.instance import Instance, children, running, until
+from tests.instance import Instance, alive, children, running, until
 
 
 @pytest.fixture(scope="module")
@@ -283,3 +283,72 @@ def test_a_map_survives_the_death_of_its_pilots(tmp_path: Path) -> None:
         assert applied == Counter(range(20))
         assert set(runs(tmp_path / "effects")) == set(range(20))
         audit(instance.home)
+
+
+SCAN = """
+import collections, concurrent.futures, os, sys, time
+from pathlib import Path
+from pilotage import Executor
+
+FOLDER = Path(sys.argv[1])
+WAITING = range(8, 24)
+
+def scan(number):
+    if number in WAITING:
+        with open(FOLDER / "begun", "a") as file:
+            file.write(f"{number} {os.getpid()}\\n")
+        while not (FOLDER / "gate").exists():
+            time.sleep(0.05)
+    with open(FOLDER / "effects", "a") as file:
+        file.write(f"{number}\\n")
+    return number * number
+
+applied = collections.Counter()
+with Executor("scan", chunk=1) as executor:
+    futures = []
+    for numbers in (range(WAITING.start), WAITING):
+        for number in numbers:
+            futures.append(executor.submit(scan, number))
+            futures[-1].add_done_callback(lambda _, number=number: applied.update([number]))
+        if numbers is not WAITING:
+            concurrent.futures.wait(futures)
+    print([future.result() for future in futures], sorted(applied.values()))
+"""
+
+
+def test_a_map_survives_notebook_server_and_half_of_the_pilots(tmp_path: Path) -> None:
+    """All three are killed while calls are done, run and wait. The results are complete, each applied once."""
+    (folder := tmp_path / "folder").mkdir()
+    (script := tmp_path / "notebook.py").write_text(SCAN)
+    words = [sys.executable, str(script), str(folder)]
+
+    def begun() -> list[int]:
+        """The processes of calls that wait for the gate."""
+        begun = folder / "begun"
+        return [int(line.split()[1]) for line in begun.read_text().splitlines()] if begun.exists() else []
+
+    with running(tmp_path, idle=60, processors=4) as instance:
+        environment = {**os.environ, "PILOTAGE_HOME": str(instance.home)}
+        notebook = subprocess.Popen(words, env=environment)
+        try:
+            until(lambda: instance.client().counts().states.get("Done") == 8, what="the first results")
+            until(lambda: len(begun()) == 4, what="four calls that run")
+            guardians = instance.pilot_pids()
+        finally:
+            notebook.kill()
+            notebook.wait()
+        instance.kill_server()
+        assert len(guardians) == 4
+        for pilot in [pilot for guardian in guardians[:2] for pilot in children(guardian)]:
+            os.kill(pilot, signal.SIGKILL)
+        until(lambda: sum(map(alive, begun())) == 2, what="the end of the calls of two pilots")
+        assert runs(folder / "effects") == Counter(range(8))
+        (folder / "gate").touch()
+        instance.start()
+        again = subprocess.run(words, env=environment, text=True, capture_output=True, timeout=6 * PATIENCE)
+        assert again.stdout == f"{[number**2 for number in range(24)]} {[1] * 24}\n", again.stderr
+        ran = runs(folder / "effects")
+        assert set(ran) == set(range(24))
+        assert [ran[number] for number in range(8)] == [1] * 8
+        assert instance.client().counts().total == 24
+        audit(instance.home, expect={"Done"})
