@@ -9,6 +9,8 @@ import pytest
 
 from pilotage import Executor
 from pilotage.client import Client
+from pilotage.client.executor.calls import PendingCall
+from pilotage.client.executor.courier import Courier
 from pilotage.client.executor.node_program import HEADER, RETURNED
 from pilotage.client.executor.outcomes import CallLost
 from tests.deadlines import PATIENCE
@@ -33,6 +35,21 @@ def test_many_calls_are_few_requests(client: Client, state: State) -> None:
         assert list(executor.map(abs, range(5000))) == list(range(100)) * 50
     assert len(state.submissions) == 1
     assert len(state.requests) <= 8  # who it is, a cursor, uploads, the submission, the changes, the results
+
+
+def test_calls_submitted_one_by_one_share_the_pickle_of_their_function(
+    client: Client, state: State, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a thousand calls of a function with ten megabytes of tables would take ten gigabytes."""
+    table = bytes(1000)
+    seen: list[PendingCall] = []
+    monkeypatch.setattr(Courier, "add", lambda courier, calls: seen.extend(calls))
+    executor = Executor(client=client)
+    for number in range(3):
+        executor.submit(lambda place: table[place], number)
+    executor.submit(abs, 1)
+    assert len({id(call.function) for call in seen}) == 2
+    executor.shutdown()
 
 
 def test_a_feed_that_has_expired_is_replaced_by_one_list(client: Client, state: State) -> None:

@@ -45,8 +45,9 @@ def future() -> CallFuture[Any]:
     return CallFuture(lambda job: f"job {job} waits", lambda cancelled: None)
 
 
-def calls(count: int, *, chunk: int = 0, name: str = "f") -> deque[PendingCall]:
-    return deque(PendingCall(PickledFunction(name, b""), b"", "", chunk, future()) for _ in range(count))
+def calls(count: int, *, chunk: int = 0, name: str = "f", digest: str = "") -> deque[PendingCall]:
+    function = PickledFunction(name, b"", digest)
+    return deque(PendingCall(function, b"", "", chunk, future()) for _ in range(count))
 
 
 def sizes(rule: ChunkRule, waiting: deque[PendingCall], now: float = 0.0) -> list[int]:
@@ -128,6 +129,23 @@ def test_each_function_has_its_own_duration_and_a_given_size_holds() -> None:
     rule.measured("fast", 0.001)
     both = calls(50, name="fast") + calls(3, name="slow") + calls(7, chunk=3)
     assert sizes(rule, both) == [50, 1, 1, 1, 3, 3, 1]
+
+
+def test_functions_of_one_name_have_their_own_durations() -> None:
+    rule, quick = ChunkRule(), calls(2, digest="quick")
+    assert sizes(rule, quick) == [1, 1]
+    rule.measured("fquick", 0.001)
+    both = calls(50, digest="quick") + calls(3, digest="slow")
+    assert sizes(rule, both) == [50, 1, 1, 1]
+
+
+def test_functions_of_one_call_share_the_duration_of_their_name() -> None:
+    rule = ChunkRule()
+    rule.measured("f", 0.001)
+    each: deque[PendingCall] = deque()
+    for number in range(50):
+        each += calls(1, digest=str(number))
+    assert sizes(rule, each) == [50]
 
 
 def test_cancelled_calls_are_not_sent() -> None:

@@ -72,3 +72,5 @@ class PendingCall:
     chunk: int
     """How many calls its job has; 0: the measured durations decide."""
     future: CallFuture[Any] = field(repr=False)
+    kind: str = ""
+    """Calls of one kind have durations in common."""

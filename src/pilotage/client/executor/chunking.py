@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -23,57 +23,71 @@ MAX_CALLS = 10_000
 
 
 class ChunkRule:
-    """Cuts waiting calls into chunks; each becomes a job."""
+    """Cuts waiting calls into chunks; each becomes a job.
+
+    Calls of one function are a kind. A function with a single call counts with others of its name, since programs
+    such as joblib make a new function for each call.
+    """
 
     def __init__(self) -> None:
+        self._shared: set[str] = set()
+        """Kinds of functions that had several calls at once."""
         self._seconds: dict[str, float] = {}
         self._probes: dict[str, int] = {}
         self._first_probe: dict[str, float] = {}
         self._runs_since: dict[str, float] = {}
 
-    def started(self, name: str, now: float) -> None:
-        """A call of the function `name` runs."""
-        self._runs_since.setdefault(name, now)
+    def started(self, kind: str, now: float) -> None:
+        """A call of this kind runs."""
+        self._runs_since.setdefault(kind, now)
 
-    def measured(self, name: str, seconds: float) -> None:
-        """A call of the function `name` took this number of seconds."""
-        before = self._seconds.get(name)
-        self._seconds[name] = seconds if before is None else 0.9 * before + 0.1 * seconds
+    def measured(self, kind: str, seconds: float) -> None:
+        """A call of this kind took this number of seconds."""
+        before = self._seconds.get(kind)
+        self._seconds[kind] = seconds if before is None else 0.9 * before + 0.1 * seconds
 
-    def lost_probe(self, name: str) -> None:
+    def lost_probe(self, kind: str) -> None:
         """A job ended without a duration: another call may be tried alone."""
-        self._probes[name] = max(0, self._probes.get(name, 0) - 1)
+        self._probes[kind] = max(0, self._probes.get(kind, 0) - 1)
 
     def take(self, waiting: deque[PendingCall], now: float) -> list[list[PendingCall]]:
         """Remove the calls that may be sent now from `waiting`, in chunks."""
+        left = [call for call in waiting if not call.future.done()]
+        waiting.clear()
+        self._tell_kinds(left)
         by_kind: dict[tuple[str, int], list[PendingCall]] = {}
-        while waiting:
-            call = waiting.popleft()
-            if not call.future.done():
-                assert call.function is not None
-                by_kind.setdefault((call.function.name, call.chunk), []).append(call)
+        for call in left:
+            by_kind.setdefault((call.kind, call.chunk), []).append(call)
         chunks = []
-        for (name, size), calls in by_kind.items():
-            sendable, width = (calls, size) if size else self._sendable(name, calls, now)
+        for (kind, size), calls in by_kind.items():
+            sendable, width = (calls, size) if size else self._sendable(kind, calls, now)
             chunks += list(_cut(sendable, width))
             waiting.extend(calls[len(sendable) :])
         return chunks
 
-    def _sendable(self, name: str, calls: list[PendingCall], now: float) -> tuple[list[PendingCall], int]:
+    def _tell_kinds(self, calls: list[PendingCall]) -> None:
+        functions = [call.function for call in calls if call.function is not None]
+        numbers = Counter(function.name + function.digest for function in functions)
+        self._shared.update(kind for kind, number in numbers.items() if number > 1)
+        for call, function in zip(calls, functions, strict=True):
+            own = function.name + function.digest
+            call.kind = own if own in self._shared else function.name
+
+    def _sendable(self, kind: str, calls: list[PendingCall], now: float) -> tuple[list[PendingCall], int]:
         """The calls that may go, and how many in a job."""
-        seconds = self._seconds.get(name)
+        seconds = self._seconds.get(kind)
         if seconds is not None:
             return calls, _width(len(calls), max(seconds, 1e-6))
-        free = PROBES - self._probes.get(name, 0)
-        if now - self._runs_since.get(name, now) > LONGEST:
+        free = PROBES - self._probes.get(kind, 0)
+        if now - self._runs_since.get(kind, now) > LONGEST:
             return calls, 1
-        if free <= 0 and now - self._first_probe[name] < HOLD:
+        if free <= 0 and now - self._first_probe[kind] < HOLD:
             return [], 1
         if free <= 0:
             return calls, max(1, -(-len(calls) // 1000))
         probes = calls[:free]
-        self._probes[name] = self._probes.get(name, 0) + len(probes)
-        self._first_probe.setdefault(name, now)
+        self._probes[kind] = self._probes.get(kind, 0) + len(probes)
+        self._first_probe.setdefault(kind, now)
         return probes, 1
 
 

@@ -263,8 +263,8 @@ class Courier:
         elif change.state == "Running":
             for call in self._jobs[change.id]:
                 call.future.started = True
-                if call.function is not None:
-                    self._rule.started(call.function.name, time.monotonic())
+                if call.kind:
+                    self._rule.started(call.kind, time.monotonic())
 
     def _gather_turn(self) -> bool:
         with self._changed:
@@ -296,8 +296,8 @@ class Courier:
     def _deliver(self, calls: list[PendingCall], outcomes: list[ResultFrame]) -> None:
         for call, outcome in zip(calls, outcomes, strict=False):
             with self._changed:
-                if call.function is not None:
-                    self._rule.measured(call.function.name, outcome.seconds)
+                if call.kind:
+                    self._rule.measured(call.kind, outcome.seconds)
             settle(call.future, outcome)
 
     def _tell_lost(self, jobs: dict[int, str]) -> None:
@@ -311,8 +311,8 @@ class Courier:
             except NotFound:
                 reason = f"job {job} no longer exists"
             for call in self._jobs[job]:
-                if call.function is not None:
-                    self._rule.lost_probe(call.function.name)
+                if call.kind:
+                    self._rule.lost_probe(call.kind)
                 call.future.settle(error=CallLost(reason))
 
     def _last_words(self, job: int) -> str:

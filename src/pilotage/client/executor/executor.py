@@ -11,6 +11,7 @@ from concurrent.futures import Future
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
+from weakref import WeakValueDictionary
 
 from pilotage.client.api import Client
 from pilotage.client.credentials import default_home
@@ -76,6 +77,7 @@ class Executor(StandardExecutor):
         self._chunk = 0 if chunk == "auto" else chunk
         self._lock = threading.Lock()
         self._equal: Counter[str] = Counter()
+        self._functions: WeakValueDictionary[str, PickledFunction] = WeakValueDictionary()
         self._shut = False
         self._progress: CallProgress | None = None
         with ExitStack() as resources:
@@ -100,7 +102,7 @@ class Executor(StandardExecutor):
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> CallFuture[T]:
         """Run `fn(*args, **kwargs)` in a job. Raises NotPicklable before anything is sent."""
-        function = pickle_function(fn)
+        function = self._pickled(fn)
         arguments = pickle_arguments(function.name, args, kwargs)
         [future] = self._send(fn, function, [(args, kwargs, arguments)], self._chunk)
         return future
@@ -119,12 +121,17 @@ class Executor(StandardExecutor):
         """
         if chunksize is not None and chunksize < 1:
             raise ValueError("chunksize must be >= 1.")
-        function = pickle_function(fn)
+        function = self._pickled(fn)
         packed: list[tuple[tuple[Any, ...], dict[str, Any], bytes]] = [
             (args, {}, pickle_arguments(function.name, args, {})) for args in zip(*iterables, strict=False)
         ]
         futures = self._send(fn, function, packed, self._chunk if chunksize is None else chunksize)
         return _results(futures, timeout)
+
+    def _pickled(self, fn: Callable[..., Any]) -> PickledFunction:
+        """Its pickle. Calls of a function share one in memory, also if each was submitted by itself."""
+        function = pickle_function(fn)
+        return self._functions.setdefault(function.digest, function)
 
     def _send(
         self,

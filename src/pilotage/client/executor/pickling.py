@@ -23,17 +23,19 @@ class NotPicklable(InvalidInput):
     """A function or an argument cannot be pickled. Nothing was sent."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class PickledFunction:
     name: str
     body: bytes
+    digest: str = ""
+    """Of the body. Functions of one name differ by it: lambdas, and wrappers of other functions."""
 
 
 def pickle_function(function: Callable[..., Any]) -> PickledFunction:
     """Pickle a function, or raise NotPicklable with the name of the variable that it uses and that cannot be."""
     name = name_of(function)
     try:
-        return PickledFunction(name, cloudpickle.dumps(function))
+        body = cloudpickle.dumps(function)
     except Exception as trouble:
         for variable, value in _used(function):
             if _trouble(value) is not None:
@@ -42,6 +44,7 @@ def pickle_function(function: Callable[..., Any]) -> PickledFunction:
                     hint="make it inside of the function, or give what it is made of as an argument",
                 ) from trouble
         raise NotPicklable(f"{name} cannot be pickled: {trouble}") from trouble
+    return PickledFunction(name, body, hashlib.sha256(body).hexdigest())
 
 
 def pickle_arguments(name: str, positional: tuple[Any, ...], named: Mapping[str, Any]) -> bytes:
