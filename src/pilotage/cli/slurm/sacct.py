@@ -82,8 +82,8 @@ def _in_time(job: SlurmJob, since: float, until: float) -> bool:
 
 def _named(book: SlurmJobs, numbers: list[JobNumber], step: str, conditions: JobFilter) -> list[SlurmJob]:
     """The jobs of the numbers with this step; "": of the numbers without one."""
-    found, _ = book.named([number._replace(step="") for number in numbers if number.step == step])
-    return [job for job in found if conditions.takes(job)]
+    named, _ = book.named([number._replace(step="") for number in numbers if number.step == step])
+    return [job for job in named if conditions.takes(job)]
 
 
 def _batch_rows(job: SlurmJob, now: float) -> list[SlurmJobRow]:

@@ -28,7 +28,7 @@ class PickledFunction:
     name: str
     body: bytes
     digest: str = ""
-    """Of the body. Functions of one name differ by it: lambdas, and wrappers of other functions."""
+    """SHA-256 of the body. Functions of one name differ by it: lambdas, and wrappers of other functions."""
 
 
 def pickle_function(function: Callable[..., Any]) -> PickledFunction:
