@@ -97,9 +97,8 @@ class Chart:
             words += f"; the most are at {longest.label}, {self.amount(longest.total)}"
         return words + "."
 
-    def segments(self, bar: ChartBar) -> list[Segment]:
+    def _segments(self, bar: ChartBar, longest: float) -> list[Segment]:
         """The drawn parts of a bar, without empty ones."""
-        longest = max((other.total for other in self.bars), default=0.0) or 1.0
         begin, drawn = 0.0, list[Segment]()
         for part, value in zip(self.parts, bar.values, strict=True):
             width = value / longest * WIDEST
@@ -111,7 +110,8 @@ class Chart:
     @property
     def drawn(self) -> list[tuple[ChartBar, list[Segment]]]:
         """All bars with their parts."""
-        return [(bar, self.segments(bar)) for bar in self.bars]
+        longest = max((bar.total for bar in self.bars), default=0.0) or 1.0
+        return [(bar, self._segments(bar, longest)) for bar in self.bars]
 
     def as_csv(self) -> str:
         """The numbers of the chart, as they are and without totals."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from math import ceil, floor
 
 from pilotage.core.brokering.ce_ad import FUTURE_TOLERANCE
@@ -38,9 +38,14 @@ ENABLE = "`pilotage ce enable {name}`"
 
 
 def summaries(
-    policy: Policy, connection: Connection, now: float, problems: Mapping[str, Sequence[str]] | None = None
+    policy: Policy,
+    connection: Connection,
+    now: float,
+    problems: Mapping[str, Sequence[str]] | None = None,
+    *,
+    names: Collection[str] | None = None,
 ) -> list[CeSummary]:
-    """Every CE of the policy, by name. `problems`: of the values of hosts that the policy reads, by CE."""
+    """These CEs of the policy, by name. None: all. `problems`: of the values of hosts that the policy reads, by CE."""
     rows, switched = ces.all_rows(connection), site_states.load(connection)
     counts, informed = ces.pilot_counts(connection), ce_information.load_facts(connection)
     answers = {
@@ -48,13 +53,14 @@ def summaries(
             name,
             ce,
             policy,
-            rows.get(name) or ces.by_name(connection, name),
+            rows.get(name) or ces.new_row(name),
             status_of(connection, name, ce, now),
             now,
             switched.get(ce.site),
             informed.get(name),
         )
         for name, ce in sorted(policy.ces.items())
+        if names is None or name in names
     }
     for name, answer in answers.items():
         answer.information, answer.information_at = _information(

@@ -74,7 +74,12 @@ def _to_row(values: Sequence[Any]) -> CeRow:
 def by_name(connection: Connection, ce: str) -> CeRow:
     """The row of a CE; default values if there is none."""
     values = connection.execute(f"SELECT {_COLUMNS} FROM ces WHERE ce = ?", (ce,)).fetchone()
-    return CeRow(ce, CeProgress(), CeSwitch.ON, "", "", None) if values is None else _to_row(values)
+    return new_row(ce) if values is None else _to_row(values)
+
+
+def new_row(ce: str) -> CeRow:
+    """The values of a CE without a row."""
+    return CeRow(ce, CeProgress(), CeSwitch.ON, "", "", None)
 
 
 def all_rows(connection: Connection) -> dict[str, CeRow]:

@@ -277,12 +277,14 @@ def attempt_counts(connection: Connection, begin: float, end: float) -> dict[Ent
 def waiting_times(connection: Connection, begin: float) -> list[tuple[str, str, float, float | None]]:
     """(owner, group, since, until or None) of periods with waiting jobs in a queue of the owner.
 
-    Periods that ended before `begin` are left out. Retention limits how far back the reasons reach.
+    Periods that ended before `begin` are left out. Of an owner's periods with one end there is only the longest: many
+    queues wait until now. Retention limits how far back the reasons reach.
     """
     sql = (
-        "SELECT q.owner, q.grp, r.since, r.until FROM (SELECT queue_id, since, reason,"
+        "SELECT q.owner, q.grp, min(r.since), r.until FROM (SELECT queue_id, since, reason,"
         " lead(since) OVER (PARTITION BY queue_id ORDER BY id) AS until FROM queue_reasons) r"
         " JOIN queues q ON q.id = r.queue_id WHERE r.reason <> '' AND (r.until IS NULL OR r.until > ?)"
+        " GROUP BY q.owner, q.grp, r.until ORDER BY 1, 2, 3"
     )
     return [tuple(row) for row in connection.execute(sql, (begin,))]
 

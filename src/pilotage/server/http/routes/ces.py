@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 
 from pilotage.core.errors import InvalidInput, Unreachable
 from pilotage.core.pilots.clocks import ADVICE
@@ -124,17 +125,17 @@ async def list_ce_jobs(asked: CeQuery, context: TheContext, caller: TheCaller) -
 @router.call(LIST_CES)
 def list_ces(context: TheContext, caller: TheCaller) -> list[CeSummary]:
     """Every CE of the policy: whether pilots are submitted there and why not, and its room."""
-    return _summaries(context, context.readers.connection())
+    return _summaries(context, context.readers.connection(), context.pool.policy.ces)
 
 
-def _summaries(context: Context, connection: Connection) -> list[CeSummary]:
+def _summaries(context: Context, connection: Connection, names: Collection[str]) -> list[CeSummary]:
     pool, policy, now = context.pool, context.pool.policy, context.clock()
     problems = {
         name: pool.ces.published.of(policy, name, live, pool.server.home_owner, now).problems
         for name, live in list(pool.ces.information.items())
-        if name in policy.ces
+        if name in policy.ces and name in names
     }
-    return summaries(policy, connection, now, problems)
+    return summaries(policy, connection, now, problems, names=names)
 
 
 @router.call(REPORT_CE)
@@ -146,7 +147,7 @@ def report_ce(asked: CeQuery, context: TheContext, caller: TheCaller) -> CeRepor
     connection, everything, now = context.readers.connection(), caller.administrator, context.clock()
     name = asked.name
     ce = ce_by_name(context.pool.policy, name)
-    [summary] = (row for row in _summaries(context, connection) if row.name == name)
+    [summary] = _summaries(context, connection, [name])
     clocks = clocks_off(connection, name)
     use = recent_use(connection, name, now) if caller.viewer().everything else CoreSeconds()
     pilots = ces.failed_pilots(connection, name, FAILURES_SHOWN)
@@ -197,6 +198,5 @@ async def _switch(
         )
     )
     context.wake.local_ces.set()
-    rows = await context.quick_read(lambda connection: _summaries(context, connection))
-    [summary] = (row for row in rows if row.name == body.name)
+    [summary] = await context.quick_read(lambda connection: _summaries(context, connection, [body.name]))
     return summary
