@@ -14,6 +14,7 @@ from pilotage.outside.batch.adapter import BatchSubmission, Receipt
 from pilotage.outside.batch.submission import BatchListing
 from pilotage.server.duties.batch_clients import OwnBatchClients
 from pilotage.server.duties.ce import CeDuty
+from pilotage.server.duties.ces import IDLE_LOCAL_PERIOD, LOCAL_PERIOD, LocalCesDuty
 from pilotage.services.director.ce_director import CeDirector
 from pilotage.services.director.local_orders import LocalOrders
 from tests.unit.server.duty_pool import Pool
@@ -63,3 +64,37 @@ def test_each_pilot_knows_the_ones_that_were_started_before_it(pool: Pool) -> No
     submissions = started(pool, 3)
     assert [submission.neighbours for submission in submissions] == [(), ("1:1",), ("1:1", "2:1")]
     assert not any(submission.flags for submission in submissions)
+
+
+class CountedCe:
+    """The duty of one CE, which notes its cycles."""
+
+    def __init__(self, name: str, cycles: list[str], live: int) -> None:
+        self._name, self._cycles, self.live = name, cycles, live
+
+    async def cycle(self) -> None:
+        self._cycles.append(self._name)
+
+
+def test_a_ce_without_pilots_is_left_out_until_it_is_due_or_the_duty_is_woken(pool: Pool) -> None:
+    cycles, now = list[str](), [100.0]
+    pool.context.monotonic = lambda: now[0]
+    pool.bench.pool.policy.ces.clear()
+    duty = LocalCesDuty(pool.context, lambda name: pytest.fail(name))
+    duty._duties = {
+        name: cast(Any, CountedCe(name, cycles, live)) for name, live in (("busy", 1), ("quiet", 0))
+    }
+
+    def served(*, woken: bool, later: float) -> list[str]:
+        cycles.clear()
+        now[0] += later
+        duty.woken = woken
+        asyncio.run(duty.cycle())
+        return list(cycles)
+
+    assert served(woken=True, later=0.0) == ["busy", "quiet"]
+    assert served(woken=False, later=LOCAL_PERIOD) == ["busy"]
+    assert served(woken=True, later=LOCAL_PERIOD) == ["busy", "quiet"]
+    assert served(woken=False, later=IDLE_LOCAL_PERIOD - 1) == ["busy"]
+    assert served(woken=False, later=1.0) == ["busy", "quiet"]
+    assert duty.period() == LOCAL_PERIOD

@@ -88,9 +88,17 @@ class BatchCesDuty(CesDuty):
 
 
 class LocalCesDuty(CesDuty):
-    """The local CEs. Their calls are short, so one cycle serves all of them, and new jobs wake it."""
+    """The local CEs. Their calls are short, so one cycle serves all of them, and new jobs wake it.
+
+    A CE without pilots is left out of the cycles between: with many CEs they would keep the event loop busy.
+    """
 
     name = lease = "local pilots"
+
+    def __init__(self, context: Context, make: Callable[[str], CeDuty]) -> None:
+        super().__init__(context, make)
+        self._next_of_all = 0.0
+        """When the CEs without pilots are served next."""
 
     def period(self) -> float:
         return LOCAL_PERIOD if any(duty.live for duty in self._duties.values()) else IDLE_LOCAL_PERIOD
@@ -99,8 +107,15 @@ class LocalCesDuty(CesDuty):
         for name, ce in self._context.pool.policy.ces.items():
             if ce.type == "local" and name not in self._duties:
                 self._duties[name] = self._make(name)
+        now = self._context.monotonic()
+        serves_all = self.woken or now >= self._next_of_all
+        if serves_all:
+            self._next_of_all = now + IDLE_LOCAL_PERIOD
+        else:
+            self._rows.leave_out("serve CEs")
         for name, duty in self._duties.items():
-            await self._rows.alone("serve CEs", name, duty.cycle)
+            if serves_all or duty.live:
+                await self._rows.alone("serve CEs", name, duty.cycle)
 
 
 async def _end_of(cycle: asyncio.Task[None]) -> None:

@@ -31,6 +31,8 @@ class Duty(ABC):
 
         It counts for a single server on SQLite only.
         """
+        self.woken = True
+        """Whether an event woke this cycle, or it is the first one; else its period was over."""
         aim = self.aim if context.writer.in_loop else POSTGRESQL_AIM
         self._rows = RowByRow(context.writer, context.duties.failing.of(self.name), context.monotonic, aim)
 

@@ -51,6 +51,7 @@ async def every(
             if idle <= 0 or context.stop.is_set():
                 break
             woken = await pause(context, idle, wake, context.writer.changes.next())
+        duty.woken = woken
 
 
 async def pause(
