@@ -42,7 +42,7 @@ def measured(asked: argparse.Namespace, folder: Path, store: Store, shape: Shape
         started = time.perf_counter() - begun
         pid = json.loads((folder / "home" / "server.json").read_text())["pid"]
         database = family(int(postmaster(store))) if store.url else []
-        answers, used, used_by_database = _asked(asked, client.url, pilots, ask, pid, database)
+        answers, used, used_by_database = ask_from_processes(asked, client.url, pilots, ask, pid, database)
         most = memory(pid, "VmHWM")
     with in_process.opened(store, shape, ()) as site:
         raw = site.raw_limit(asked.seconds / 4)
@@ -122,7 +122,9 @@ def in_turns(
         for turn in range(turns):
             for server in servers:
                 mine = server.pilots[turn * of_turn : (turn + 1) * of_turn]
-                answers, used, _ = _asked(part, server.url, mine, ask, server.pid, [], server.pins)
+                answers, used, _ = ask_from_processes(
+                    part, server.url, mine, ask, server.pid, [], server.pins
+                )
                 server.rates.append(round(sum(answer["matched"] for answer in answers) / part.seconds, 1))
                 server.used += used
         jobs = [max(1.0, sum(server.rates) * part.seconds) for server in servers]
@@ -134,7 +136,7 @@ def postmaster(store: Store) -> str:
     return str((store.server.folder / "data" / "postmaster.pid").read_text().split()[0])
 
 
-def _asked(
+def ask_from_processes(
     asked: argparse.Namespace,
     url: str,
     pilots: Sequence[Any],

@@ -7,15 +7,19 @@ import asyncio
 import re
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import asdict
 from pathlib import Path
+from random import Random
 from statistics import median
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import httpx
 
 from benchmarks.figure import Figure, part
 from benchmarks.filled import fill_apart, policy_text, store_at
+from benchmarks.over_http import PILOTS, ask_from_processes
 from benchmarks.processes import cpu
 from benchmarks.recorded_year import record_year
 from benchmarks.server import index_waiting, served, server_pid
@@ -46,6 +50,10 @@ WITHOUT = ("/changes", "/signin-at", "/signin-back")
 """A stream, and two that lead elsewhere."""
 
 
+CLIENTS = 8
+"""Connections of pilots that ask for one job at a time, all of one process."""
+
+
 class Loads(NamedTuple):
     """What loads of one page took. Times in seconds, sorted."""
 
@@ -58,6 +66,21 @@ class Loads(NamedTuple):
         return part(self.times, 0.95)
 
 
+class OpenPagesCost(NamedTuple):
+    """What pages that stay open cost. Each list has a number for each turn."""
+
+    closed: float
+    """% of a core of the server without them, while nothing changes that they show."""
+    opened: float
+    """The same with them."""
+    matches: list[float]
+    """Matches per second without them."""
+    matches_beside: list[float]
+    cpu: list[float]
+    """Microseconds of the server's processor time for a match without them."""
+    cpu_beside: list[float]
+
+
 def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--jobs", type=int, default=1_000_000)
     parser.add_argument("--queues", type=int, default=5000)
@@ -66,6 +89,8 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--loads", type=int, default=40, help="of each page")
     parser.add_argument("--open", type=int, default=200, help="pages that stay open")
     parser.add_argument("--seconds", type=float, default=60.0, help="of the open pages")
+    parser.add_argument("--turns", type=int, default=4, help="of matches with the open pages, and without")
+    parser.add_argument("--turn", type=float, default=8.0, help="seconds of a turn")
     parser.add_argument(
         "--also", action="append", default=[], help="one more address, such as /jobs?state=Failed"
     )
@@ -75,8 +100,11 @@ def run(asked: argparse.Namespace) -> Figure:
     with tempfile.TemporaryDirectory(prefix="bench-pages-") as name:
         folder = Path(name)
         shape = synthetic(asked.jobs, asked.queues)
+        tokens = [f"token {number}" for number in range(CLIENTS * PILOTS * 2 * asked.turns)]
+        rng = Random(3)
+        pilots = [[token, asdict(shape.node(rng))] for token in tokens]
         with store_at(folder, "sqlite") as store:
-            fill_apart(store, shape, "proportional", ["token of a pilot"])
+            fill_apart(store, shape, "proportional", tokens)
             rows = record_year(store, time.time())
         with served(folder, again=True) as client:
             _prepare(client, shape, asked)
@@ -87,8 +115,8 @@ def run(asked: argparse.Namespace) -> Figure:
                 web.post("/signin", data={"token": token}, follow_redirects=True).raise_for_status()
                 loads = {path: _load(web, path, asked.loads) for path in _addresses(asked.also)}
                 cookies = "; ".join(f"{cookie.name}={cookie.value}" for cookie in web.cookies.jar)
-            closed, opened = asyncio.run(_open_pages(client.url, cookies, server_pid(folder), asked))
-    return _figure(asked, rows, loads, closed, opened)
+            cost = asyncio.run(_open_pages(client.url, cookies, server_pid(folder), asked, pilots))
+    return _figure(asked, rows, loads, cost)
 
 
 def _prepare(client: Client, shape: Shape, asked: argparse.Namespace) -> None:
@@ -132,19 +160,49 @@ def _load(web: httpx.Client, path: str, times: int) -> Loads:
     return Loads(answer.status_code, sorted(taken), size)
 
 
-async def _open_pages(url: str, cookies: str, process: int, asked: argparse.Namespace) -> tuple[float, float]:
-    """% of a core of the server without open pages and with them, while nothing changes that they show."""
+async def _open_pages(
+    url: str, cookies: str, process: int, asked: argparse.Namespace, pilots: Sequence[Any]
+) -> OpenPagesCost:
+    """The cost of open pages at rest, and then while pilots ask, in turns."""
     closed = await _cost(process, asked.seconds / 2)
-    pages = [asyncio.create_task(_stay(url, cookies, 1 + number)) for number in range(asked.open)]
+    async with _opened(url, cookies, asked.open):
+        opened = await _cost(process, asked.seconds)
+    cost = OpenPagesCost(closed, opened, [], [], [], [])
+    # A client numbers its takes from 1, so each turn has its own pilots.
+    mine, of_turn = iter(range(0, len(pilots), CLIENTS * PILOTS)), CLIENTS * PILOTS
+    for turn in range(asked.turns):
+        # Whichever comes first has the colder server, or the fewer running jobs.
+        for beside in (False, True) if turn % 2 else (True, False):
+            first = next(mine)
+            async with _opened(url, cookies, asked.open if beside else 0):
+                rate, cpu_time = await _matches(url, process, asked.turn, pilots[first : first + of_turn])
+            (cost.matches_beside if beside else cost.matches).append(rate)
+            (cost.cpu_beside if beside else cost.cpu).append(cpu_time)
+    return cost
+
+
+@asynccontextmanager
+async def _opened(url: str, cookies: str, number: int) -> AsyncGenerator[None]:
+    """So many pages of jobs are open. Raises RuntimeError if one has ended meanwhile."""
+    pages = [asyncio.create_task(_stay(url, cookies, 1 + page)) for page in range(number)]
     await asyncio.sleep(5)
-    opened = await _cost(process, asked.seconds)
-    ended = [page for page in pages if page.done()]
-    if ended:
-        raise RuntimeError(f"{len(ended)} open pages ended: {ended[0].exception()}")
-    for page in pages:
-        page.cancel()
-    await asyncio.gather(*pages, return_exceptions=True)
-    return closed, opened
+    try:
+        yield
+        ended = [page for page in pages if page.done()]
+        if ended:
+            raise RuntimeError(f"{len(ended)} open pages ended: {ended[0].exception()}")
+    finally:
+        for page in pages:
+            page.cancel()
+        await asyncio.gather(*pages, return_exceptions=True)
+
+
+async def _matches(url: str, process: int, seconds: float, pilots: Sequence[Any]) -> tuple[float, float]:
+    """Matches per second, and microseconds of the server's processor time for one."""
+    clients = argparse.Namespace(clients=CLIENTS, processes=1, seconds=seconds)
+    answers, used, _ = await asyncio.to_thread(ask_from_processes, clients, url, pilots, 1, process, [])
+    matched = sum(answer["matched"] for answer in answers)
+    return round(matched / seconds, 1), used / max(1, matched) * 1e6
 
 
 async def _cost(process: int, seconds: float) -> float:
@@ -171,9 +229,7 @@ async def _stay(url: str, cookies: str, job: int) -> None:
         writer.close()
 
 
-def _figure(
-    asked: argparse.Namespace, rows: int, loads: dict[str, Loads], closed: float, opened: float
-) -> Figure:
+def _figure(asked: argparse.Namespace, rows: int, loads: dict[str, Loads], cost: OpenPagesCost) -> Figure:
     shown = {path: one for path, one in loads.items() if one.status == httpx.codes.OK}
     slowest = max(shown, key=lambda path: shown[path].slow)
     largest = max(shown, key=lambda path: shown[path].bytes)
@@ -187,10 +243,25 @@ def _figure(
         "a year of waiting jobs and shares": f"{rows:,} rows",
         "the slowest": slowest,
         "the largest": f"{largest}: {shown[largest].bytes / 1000:.0f} kB, the aim is {AIM_BYTES / 1000:.0f}",
-        "open pages": f"{asked.open} cost {opened - closed:.2f} % of a core, the aim is {AIM_OPEN:.0f}"
-        f" ({opened:.2f} % with them, {closed:.2f} % without)",
+        "open pages": f"{asked.open} cost {cost.opened - cost.closed:.2f} % of a core, the aim is {AIM_OPEN:.0f}"
+        f" ({cost.opened:.2f} % with them, {cost.closed:.2f} % without)",
+        "matches": _matches_told(asked, cost),
     }
     ours = round(shown[slowest].slow * 1000, 1)
     runs = [round(second * 1000, 1) for second in shown[slowest].times]
     aim = AIM_SECONDS * 1000
     return Figure("pages", ours, "ms", {"aim": aim}, round(ours / aim, 3), runs, notes)
+
+
+def _matches_told(asked: argparse.Namespace, cost: OpenPagesCost) -> str:
+    def listed(numbers: Sequence[float]) -> str:
+        return ", ".join(f"{number:,.0f}" for number in numbers)
+
+    ratio = median(
+        beside / alone for beside, alone in zip(cost.matches_beside, cost.matches, strict=True) if alone
+    )
+    return (
+        f"{ratio:.2f} of those without pages, median of {asked.turns} turns: {listed(cost.matches_beside)}/s with"
+        f" {asked.open} open, {listed(cost.matches)}/s without; the server's processor time for one"
+        f" {median(cost.cpu_beside):.0f} and {median(cost.cpu):.0f} µs"
+    )
