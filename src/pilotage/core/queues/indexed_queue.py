@@ -117,7 +117,7 @@ def refusal(
 def waiting_by_site(queues: Iterable[IndexedQueue], sites: Iterable[str]) -> dict[str, int]:
     """The jobs that may run at each site by the site lists of their queues: conditions SITE and BANNED_SITE alone.
 
-    Each queue is looked at once, whatever the number of sites.
+    The cost follows the number of queues, not that of sites.
     """
     unbound, corrections = 0, Counter[str]()
     for entry in queues:
