@@ -15,6 +15,7 @@ h1{font-size:1.5rem}h2{font-size:1.2rem;margin-top:2.5rem}h3{font-size:1rem;marg
 .note{color:#5b6472;margin:.2rem 0 .6rem;max-width:46rem}
 .partial{border-left:4px solid #d9730d;padding:.4rem .8rem}
 .wide{overflow-x:auto}
+bdi{display:inline-block;max-width:100%}
 table{border-collapse:collapse;font-variant-numeric:tabular-nums}
 th,td{padding:.2rem .8rem .2rem 0;text-align:right;border-bottom:1px solid #e4e7ec;white-space:nowrap;
 vertical-align:top}

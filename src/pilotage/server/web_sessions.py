@@ -67,7 +67,7 @@ class WebSessions:
     """The sessions and codes of one server. For the thread of the event loop."""
 
     def __init__(self, stored: Iterable[StoredSession] = ()) -> None:
-        """`stored`: the sessions of the server before this one, the oldest of each user first."""
+        """`stored`: the sessions of the last server of the home, the oldest of each user first."""
         self._sessions: dict[str, WebSession] = {}
         """The key is the digest of the cookie's value."""
         self._of_users: dict[str, deque[str]] = {}

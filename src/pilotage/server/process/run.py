@@ -196,15 +196,7 @@ class _Server:
         if pool.peers.shared:
             self._connection.bind_to_server(pool.peers.server)
         home.bind(instance_facts.uuid)
-        issuer = Issuer(key, instance_facts.uuid, lambda: pool.server.token_state)
-        session_file = SessionFile(home.folder / "secrets" / "sessions.json")
-        tokens = Tokens(
-            issuer,
-            HomeToken(home.token, issuer, settings.owner, lambda: pool.policy, self._clock),
-            TrustedIssuers(self._rim.outside),
-            WebSessions(session_file.read()),
-            session_file,
-        )
+        tokens = self._tokens(key, instance_facts.uuid, pool)
         tokens.home.write()
         for compiled in (False, True):
             pilot_program(compiled=compiled)  # made before the event loop serves anybody
@@ -220,6 +212,18 @@ class _Server:
             pilots=self._pilot_service(pool),
             work=self._work_intake(pool),
             duties=self._duty_state(pool),
+        )
+
+    def _tokens(self, key: str, instance: str, pool: Pool) -> Tokens:
+        settings, home = self._settings, self._settings.home
+        issuer = Issuer(key, instance, lambda: pool.server.token_state)
+        session_file = SessionFile(home.folder / "secrets" / "sessions.json")
+        return Tokens(
+            issuer,
+            HomeToken(home.token, issuer, settings.owner, lambda: pool.policy, self._clock),
+            TrustedIssuers(self._rim.outside),
+            WebSessions(session_file.read()),
+            session_file,
         )
 
     def _work_intake(self, pool: Pool) -> WorkIntake:

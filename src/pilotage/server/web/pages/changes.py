@@ -55,5 +55,5 @@ async def _events(visit: Visit, names: list[str]) -> AsyncIterator[str]:
             except PilotageError:
                 yield "event: signed-out\ndata: \n\n"
                 return
-            told = sorted(MINE if name == own else name for name in changed)
-            yield "".join(f"event: changed\ndata: {name}\n\n" for name in told) or SIGN_OF_LIFE
+            parts = sorted(MINE if name == own else name for name in changed)
+            yield "".join(f"event: changed\ndata: {part}\n\n" for part in parts) or SIGN_OF_LIFE
