@@ -262,7 +262,10 @@ def _find(keys: Mapping[str, jwt.PyJWK], kid: str) -> jwt.PyJWK | None:
 def _check_time(name: str, claims: Mapping[str, Any], now: float) -> None:
     expires, begins = _instant(claims.get("exp")), _instant(claims.get("nbf", 0))
     if now >= expires + CLOCK_SKEW:
-        raise NotAuthenticated(f"this token of {name} has expired", hint="sign in there again")
+        raise NotAuthenticated(
+            f"this token of {name} has expired",
+            hint="sign in there again; if you have just done so, compare the clocks of both machines",
+        )
     for instant in (begins, _instant(claims.get("iat", 0))):
         if now < instant - CLOCK_SKEW:
             ahead = instant - now

@@ -153,6 +153,13 @@ def test_a_clock_may_be_a_minute_off(side: Side) -> None:
         side.claims(side.issuer.token(NOW - 700))
 
 
+@pytest.mark.parametrize("behind", [3600.0, -3600.0])
+def test_a_fresh_sign_in_at_a_clock_that_is_an_hour_off_names_the_clocks(side: Side, behind: float) -> None:
+    with pytest.raises(NotAuthenticated) as refused:
+        side.claims(side.issuer.token(NOW - behind, aud=CLIENT), at_sign_in=True)
+    assert "compare the clocks" in (refused.value.hint or "")
+
+
 def test_an_issuer_that_is_away_refuses_nobody_whose_key_is_known() -> None:
     side = Side()
     token = side.issuer.token(NOW)
