@@ -12,19 +12,19 @@ Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class ReportQuestion:
     """A call of the API."""
 
     call: ApiCall[Any, Any]
     request: object = None
     parts: Mapping[str, Any] = field(default_factory=dict)
-    """Of its address."""
+    """The parts of its address."""
 
 
-Reading: TypeAlias = Generator[Question, Any, Answer]
+Reading: TypeAlias = Generator[ReportQuestion, Any, Answer]
 """Yields questions, is sent each answer or error, and returns the outcome."""
 
 
-def ask(call: ApiCall[Any, Answer], request: object = None, **parts: object) -> Reading[Answer]:
-    answer: Answer = yield Question(call, request, parts)
+def ask(call: ApiCall[Any, Answer], request: object = None, /, **parts: object) -> Reading[Answer]:
+    answer: Answer = yield ReportQuestion(call, request, parts)
     return answer
