@@ -188,8 +188,8 @@ token_folder = "{tokens}"
     tested = instance.cli("ce", "test", "expired")
     assert tested.returncode
     assert "AUTHENTICATE" in tested.stdout + tested.stderr
-    assert "fault of: policy" in tested.stdout
-    assert "log_folder" not in tested.stdout, "there is no pilot that could have written anything"
+    assert "fault of: policy" in tested.stderr
+    assert "log_folder" not in tested.stderr, "there is no pilot that could have written anything"
     assert "AUTHENTICATE" in instance.log()
     assert instance.log().count("AUTHENTICATE") < 10, "it is no loop"
     client.kill(Selection(submission=sent.submission))
