@@ -117,7 +117,7 @@ async def _follow(
     wait = phase * WAIT
     try:
         while True:
-            target = f"/v1/changes?after={cursor}&wait={wait}{condition}"
+            target = f"/v1/changes?after={cursor}&wait={wait:.3f}{condition}"
             writer.write(
                 f"GET {target} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {token}\r\n\r\n".encode()
             )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pilotage import wire
@@ -28,7 +29,9 @@ class ChangeMethods(TypedRequests):
 
         Raises CursorExpired if changes after the cursor may be gone.
         """
-        return self.call(wire.changes.READ_CHANGES, query, timeout=LONGEST_SILENCE)
+        # A number with few digits is read without FastAPI, in a tenth of the time.
+        rounded = replace(query, wait=round(query.wait, 3))
+        return self.call(wire.changes.READ_CHANGES, rounded, timeout=LONGEST_SILENCE)
 
     def changes(
         self,
