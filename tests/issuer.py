@@ -44,7 +44,7 @@ class PlayedIssuer:
         self.reads += 1
         if self.failure is not None:
             raise self.failure
-        return IssuerDocuments(self.documents)
+        return IssuerDocuments(self.documents, f"{self.url}/authorize", f"{self.url}/token")
 
     def token(self, now: float, *, kid: str = "rsa", **changes: Any) -> str:
         """A token of alice; `changes`: of its claims, None: without this one."""

@@ -34,6 +34,8 @@ KEYS_LAST = 3600.0
 """Seconds after which keys are read again. Until that succeeds, the old ones count."""
 LEAST_PAUSE = 30.0
 """Seconds between two looks at an issuer because of tokens with unknown keys. Anybody can send such tokens."""
+ADDRESSES_LAST = 5.0
+"""Seconds after which the addresses of an issuer are read again before a browser is sent there: it may be away."""
 MOST_VERIFIED = 1000
 """Tokens whose signature was found valid, and is not computed again."""
 
@@ -144,9 +146,9 @@ class TrustedIssuers:
     async def addresses(self, name: str, issuer: TrustedIssuer, now: float) -> IssuerDocuments:
         """The documents with the addresses of the code flow. Raises Unreachable if they cannot be read."""
         state = self.state(issuer)
-        if state.documents is None:
+        if state.documents is None or state.problem or now - state.asked_at >= ADDRESSES_LAST:
             state = await self.look_at(name, issuer, now)
-        if state.documents is None or not state.documents.authorization_endpoint:
+        if state.problem or state.documents is None or not state.documents.authorization_endpoint:
             raise Unreachable(
                 f"nobody can sign in at {name}: {state.problem or 'it names no address for that'}",
                 hint="`pilotage issuer test` asks it again",

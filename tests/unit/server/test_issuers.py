@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from pilotage.core.errors import Forbidden, NotAuthenticated, PilotageError, Unreachable
 from pilotage.core.policy import Policy, parse
 from pilotage.server.http.identity import capability_of
-from pilotage.server.issuers import KEYS_LAST, LEAST_PAUSE, TrustedIssuers, is_foreign
+from pilotage.server.issuers import ADDRESSES_LAST, KEYS_LAST, LEAST_PAUSE, TrustedIssuers, is_foreign
 from pilotage.server.outside_calls import DirectCalls
 from pilotage.server.tokens import Caller, Issuer
 from pilotage.services.pool.token_state import TokenState
@@ -170,6 +170,23 @@ def test_an_issuer_that_is_away_refuses_nobody_whose_key_is_known() -> None:
     state = side.trusted.state(side.policy.issuers["iam"])
     assert state.problem == "it does not answer"
     assert state.since == later
+
+
+def test_no_browser_is_sent_to_an_issuer_that_is_away() -> None:
+    """Its addresses were read before. It is asked again, and the sign-in goes on as soon as it answers."""
+    side = Side()
+    issuer = side.policy.issuers["iam"]
+
+    def addresses(now: float) -> str:
+        return asyncio.run(side.trusted.addresses("iam", issuer, now)).authorization_endpoint
+
+    known = addresses(NOW)
+    assert known
+    side.issuer.failure = Unreachable("it does not answer")
+    with pytest.raises(Unreachable, match="nobody can sign in at iam: it does not answer"):
+        addresses(NOW + ADDRESSES_LAST)
+    side.issuer.failure = None
+    assert addresses(NOW + ADDRESSES_LAST) == known
 
 
 def test_an_issuer_that_never_answered_says_so() -> None:
