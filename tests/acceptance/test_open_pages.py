@@ -11,7 +11,7 @@ import pytest
 from pilotage.wire.jobs import Selection
 from tests.browser import browser
 from tests.deadlines import PATIENCE
-from tests.instance import Instance
+from tests.instance import Instance, started
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page
@@ -34,19 +34,15 @@ WATCH_COUNTS = """() => {
 
 @pytest.fixture(scope="module")
 def running() -> Iterator[Browser]:
-    with browser() as started:
-        yield started
+    with browser() as made:
+        yield made
 
 
 @pytest.fixture(scope="module")
 def pool(running: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
     instance = Instance(tmp_path_factory.mktemp("open-pages"), owners="any", idle=1)
-    try:
-        instance.start()
-        instance.apply()
+    with started(instance):
         yield instance
-    finally:
-        instance.close()
 
 
 @contextmanager

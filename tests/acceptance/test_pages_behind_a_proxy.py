@@ -12,7 +12,7 @@ import pytest
 from pilotage.client import Client
 from tests.browser import browser
 from tests.deadlines import PATIENCE
-from tests.instance import Instance
+from tests.instance import Instance, started
 from tests.oidc import WEB, WEB_SECRET, OidcProvider, provider
 from tests.prefix_proxy import PrefixProxy, prefix_proxy
 
@@ -35,20 +35,16 @@ scopes = ["openid"]
 
 @pytest.fixture(scope="module")
 def running() -> Iterator[Browser]:
-    with browser() as started:
-        yield started
+    with browser() as made:
+        yield made
 
 
 @pytest.fixture(scope="module")
 def pool(running: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
     instance = Instance(tmp_path_factory.mktemp("proxied"), owners="any", idle=1)
     instance.environment["PILOTAGE_PROXIES"] = "127.0.0.1"
-    try:
-        instance.start()
-        instance.apply()
+    with started(instance):
         yield instance
-    finally:
-        instance.close()
 
 
 @pytest.fixture(scope="module")
