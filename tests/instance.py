@@ -217,6 +217,16 @@ class Instance:
         assert self.process.wait(PATIENCE) == 0
         assert writer_guard.VIOLATION not in self.log()
 
+    @contextmanager
+    def suspended(self) -> Iterator[None]:
+        """The server does nothing meanwhile."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self.process.send_signal(signal.SIGCONT)
+
     def job(self, job: int) -> JobSummary:
         return self.client().job(job).job
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -25,16 +24,13 @@ COMMANDS = (["status"], ["submit", "--", "true"], ["wait", "1"], ["output", "1"]
 def test_a_suspended_server_is_told_at_once(tmp_path: Path) -> None:
     with running(tmp_path) as instance:
         assert instance.process is not None
-        instance.process.send_signal(signal.SIGSTOP)
-        try:
+        with instance.suspended():
             for words in COMMANDS:
                 begin = time.monotonic()
                 done = instance.cli(*words)
                 assert time.monotonic() - begin < AT_ONCE, words
                 assert done.returncode == 6, (words, done.stderr)
                 assert f"kill -CONT {instance.process.pid}" in done.stderr
-        finally:
-            instance.process.send_signal(signal.SIGCONT)
         assert instance.cli("status").returncode == 0
 
 

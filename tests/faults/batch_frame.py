@@ -28,12 +28,18 @@ real=$(PATH={path} command -v "$name")
 {renamed}
 fault=
 if [ -e "$FAULTS/$name" ]; then fault=$(cat "$FAULTS/$name"); fi
-case $fault in "") ;; always-*) fault=${{fault#always-}} ;; *) rm -f "$FAULTS/$name" ;; esac
 case $fault in
-  kill-server-before) kill -9 $PPID; exit 1 ;;
-  kill-server-after) "$real" "$@" >/dev/null; kill -9 $PPID; exit 1 ;;
-  kill-me-before) kill -9 $$ ;;
-  kill-me-after) "$real" "$@" >/dev/null; kill -9 $$ ;;
+  "") exec "$real" "$@" ;;
+  always-*) fault=${{fault#always-}} ;;
+  *) mv "$FAULTS/$name" "$FAULTS/$name.taken" 2>/dev/null || exec "$real" "$@" ;; # another call has taken it
+esac
+acted() {{ rm -f "$FAULTS/$name.taken"; }}
+trap acted EXIT
+case $fault in
+  kill-server-before) acted; kill -9 $PPID; exit 1 ;;
+  kill-server-after) "$real" "$@" >/dev/null; acted; kill -9 $PPID; exit 1 ;;
+  kill-me-before) acted; kill -9 $$ ;;
+  kill-me-after) "$real" "$@" >/dev/null; acted; kill -9 $$ ;;
   silent-after) "$real" "$@" >/dev/null; exit 0 ;;
   kill-daemon-after) "$real" "$@"; kill -9 "$(cat "$FAULTS/daemon")" ;;
   partial) "$real" "$@" | head -c {part} ;;
@@ -41,7 +47,7 @@ case $fault in
   garbage) echo {garbage}; exit 0 ;;
   fail) echo {failure} >&2; exit 1 ;;
   {more}
-  *) exec "$real" "$@" ;;
+  *) echo "no such fault: $fault" >&2; exit 1 ;;
 esac
 """
 
@@ -133,10 +139,10 @@ class Faulty(Generic[System]):
     def clear(self) -> None:
         """Forget the faults that no call has had."""
         for fault in self._faults.iterdir():
-            fault.unlink()
+            fault.unlink(missing_ok=True)
 
     def set(self, command: str, fault: str) -> Path:
-        """The next call of `command` has this fault; the file is there until then. always-FAULT: all calls have it."""
+        """The next call of `command` has this fault: `wait_for_use` of the path. always-FAULT: all calls have it."""
         (self._faults / "daemon").write_text(str(self.system.pid()))
         (self._faults / command).write_text(fault)
         return self._faults / command
@@ -161,7 +167,9 @@ def end_pause(server: Instance) -> None:
 
 
 def wait_for_use(fault: Path) -> None:
-    until(lambda: not fault.exists(), what="the fault")
+    """Wait until a call has had the fault, and the real command has ended if the fault calls it."""
+    taken = fault.with_name(f"{fault.name}.taken")
+    until(lambda: not fault.exists() and not taken.exists(), what="the fault")
 
 
 def restarted(instance: Instance) -> None:

@@ -93,16 +93,21 @@ def test_a_schedd_that_has_lost_its_queue_gives_the_ids_again(instance: Instance
     pool, used = faulty.system, faulty.set("condor_submit", "kill-daemon-after")
     jobs = submit(instance)
     wait_for_use(used)
-    pool.kill()
-    pool.forget_queue()
-    pool.start_schedd()
-    lines = "executable = /bin/sleep\narguments = 600\ntransfer_executable = false\ninitialdir = /\nqueue 4\n"
-    foreign = pool.run("condor_submit", "-terse", "-", text=lines)
-    assert foreign.startswith("1.0"), "the first id is given again"
-    client = instance.client()
-    until(lambda: client.counts(jobs).states.get("Done") == CONDOR.jobs, what="the end of all jobs")
-    assert len(pool.run("condor_q", "1", "-allusers", "-af", "ProcId").split()) == 4
-    pool.run("condor_rm", "1")
+    with instance.suspended():
+        pool.kill()
+        pool.forget_queue()
+        pool.start_schedd()
+        lines = (
+            "executable = /bin/sleep\narguments = 600\ntransfer_executable = false\ninitialdir = /\nqueue 4\n"
+        )
+        foreign = pool.run("condor_submit", "-terse", "-", text=lines)
+    try:
+        assert foreign.startswith("1.0"), "the first id is given again"
+        client = instance.client()
+        until(lambda: client.counts(jobs).states.get("Done") == CONDOR.jobs, what="the end of all jobs")
+        assert len(pool.run("condor_q", "1", "-allusers", "-af", "ProcId").split()) == 4
+    finally:
+        pool.run("condor_rm", foreign.partition(".")[0])
     assert_all_done(instance, pool, jobs)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -50,15 +49,13 @@ def test_a_restart_shorter_than_a_short_lease_loses_no_job(
     instance.start()
     instance.apply()
     job = running_job(instance, tmp_path)
-    assert instance.process is not None
     if how == "killed":
         instance.kill_server()
         away()
         instance.start()
     else:
-        instance.process.send_signal(signal.SIGSTOP)
-        away()
-        instance.process.send_signal(signal.SIGCONT)
+        with instance.suspended():
+            away()
     [pilot] = [one for one in instance.client().pilots() if one.state != "Aborted"]
     (tmp_path / "go-on").touch()
     done = instance.reaches(job, "Done")

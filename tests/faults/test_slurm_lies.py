@@ -11,6 +11,7 @@ import pytest
 
 from pilotage.wire.jobs import Selection
 from tests import slurm
+from tests.faults.batch_frame import wait_for_use
 from tests.faults.slurm_shape import FaultyCluster, assert_all_done, slurm_server, submit
 from tests.instance import Instance, until
 
@@ -84,7 +85,7 @@ def test_a_listing_that_says_nothing_for_longer_than_settle_ends_no_work(
 def test_a_release_that_lies_is_given_again(instance: Instance, faulty: FaultyCluster) -> None:
     used = faulty.set("release", "empty")
     jobs = submit(instance, count=4)
-    until(lambda: not used.exists(), what="the fault")
+    wait_for_use(used)
     assert_all_done(instance, faulty.system, jobs, 4)
 
 
@@ -112,7 +113,7 @@ def test_releases_that_never_have_an_effect_end(instance: Instance, faulty: Faul
 def test_a_command_that_lies(instance: Instance, faulty: FaultyCluster, command: str, fault: str) -> None:
     used = faulty.set(command, fault)
     jobs = submit(instance, count=6)
-    until(lambda: not used.exists(), what="the fault")
+    wait_for_use(used)
     assert_all_done(instance, faulty.system, jobs, 6)
 
 

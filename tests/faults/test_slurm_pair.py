@@ -12,7 +12,7 @@ from tests import slurm
 from tests.acceptance.test_slurm import SLURM_CE
 from tests.deadlines import PATIENCE
 from tests.faults.audit import audit_postgresql
-from tests.faults.batch_frame import Faulty
+from tests.faults.batch_frame import Faulty, wait_for_use
 from tests.faults.pair import Pair
 from tests.faults.slurm_shape import SLURM, FaultyCluster
 from tests.instance import Instance, until
@@ -68,7 +68,7 @@ def test_the_server_with_the_duty_dies_in_a_call(
     pair.start()
     used = faulty.set(command, fault)
     sent = pair.first.client().submit({"executable": "sleep", "arguments": ["0.2"]}, values=range(JOBS))
-    until(lambda: not used.exists(), what="the fault")
+    wait_for_use(used)
     first = pair.first.process
     until(
         lambda: first is not None and first.poll() is not None, what="the death of the server with the duty"
