@@ -39,27 +39,21 @@ class Format(StrEnum):
 def export(
     session: Session,
     format: Annotated[
-        Format,
-        CommandOption("--format", help="Output format: sums as csv or json, records of apel or auditor"),
+        Format, CommandOption("Output format: sums as csv or json, records of apel or auditor")
     ] = Format.CSV,
-    month: Annotated[str, CommandOption("--month", metavar="YYYY-MM", help="Only this month (UTC)")] = "",
+    month: Annotated[str, CommandOption("Only this month (UTC)", "YYYY-MM")] = "",
     begin: Annotated[
-        str,
-        CommandOption("--from", metavar="DATE", help="First month or day (UTC): 2026-11, 2026-11-05"),
+        str, CommandOption("First month or day (UTC): 2026-11, 2026-11-05", "DATE", names="--from")
     ] = "",
-    end: Annotated[
-        str, CommandOption("--until", metavar="DATE", help="Last month or day (UTC), included")
-    ] = "",
+    end: Annotated[str, CommandOption("Last month or day (UTC), included", "DATE", names="--until")] = "",
     benchmark: Annotated[
         str,
         CommandOption(
-            "--benchmark",
-            metavar="NAME=SCORE",
-            help="Score of a reference core, for apel (required) and auditor: hepscore23=15.3",
+            "Score of a reference core, for apel (required) and auditor: hepscore23=15.3", "NAME=SCORE"
         ),
     ] = "",
     file: Annotated[
-        str, CommandOption("--output", "-o", metavar="FILE", help="Write to FILE instead of standard output")
+        str, CommandOption("Write to FILE instead of standard output", "FILE", names="--output -o")
     ] = "",
 ) -> None:
     """Export usage by month, site, group and owner: wall and CPU time, also normalised to reference cores.

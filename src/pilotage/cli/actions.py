@@ -24,11 +24,9 @@ from pilotage.core.plurals import plural
 if TYPE_CHECKING:
     from pilotage.wire.jobs import ActionResponse, Selection
 
-DryRunOption = Annotated[bool, CommandOption("--dry-run", help="Only print the number of jobs")]
-ReasonOption = Annotated[
-    str, CommandOption("--reason", metavar="TEXT", help="Reason to record in the job events")
-]
-YesOption = Annotated[bool, CommandOption("-y", "--yes", help="Do not ask for confirmation")]
+DryRunOption = Annotated[bool, CommandOption("Only print the number of jobs", names="--dry-run")]
+ReasonOption = Annotated[str, CommandOption("Reason to record in the job events", "TEXT", names="--reason")]
+YesOption = Annotated[bool, CommandOption("Do not ask for confirmation", names="-y --yes")]
 
 PAST = {
     "kill": "killed",
@@ -138,9 +136,7 @@ def priority(
     conditions: JobConditions,
     words: Annotated[
         list[str],
-        CommandArgument(
-            metavar="[IDS]... PRIORITY", help="Jobs as 12, 12-40 or 12,15; then 0 to 10, higher goes first"
-        ),
+        CommandArgument("Jobs as 12, 12-40 or 12,15; then 0 to 10, higher goes first", "[IDS]... PRIORITY"),
     ],
     dry_run: DryRunOption = False,
     reason: ReasonOption = "",

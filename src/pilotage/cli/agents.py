@@ -15,7 +15,7 @@ from pilotage.core.plurals import plural
 if TYPE_CHECKING:
     from pilotage.wire.agents import AgentSummary
 
-NameArgument = Annotated[str, CommandArgument(metavar="NAME", help="An agent, as `agent list` names it")]
+NameArgument = Annotated[str, CommandArgument("An agent, as `agent list` names it", "NAME")]
 
 
 def elements_text(agent: AgentSummary) -> str:
@@ -38,7 +38,7 @@ def drain_facts(agent: AgentSummary, now: float, *, exact: bool) -> Iterator[tup
 @connected
 def list_agents(
     session: Session,
-    everything: Annotated[bool, CommandOption("--all", help="Ended agents too")] = False,
+    everything: Annotated[bool, CommandOption("Ended agents too", names="--all")] = False,
 ) -> None:
     """List the agents: where they run, when they last called, their elements and jobs."""
     with session.client() as client:

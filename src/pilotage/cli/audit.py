@@ -24,11 +24,9 @@ DEFAULT_ROWS = 50
 @connected
 def audit(
     session: Session,
-    since: Annotated[
-        str, CommandOption("--since", metavar="WHEN", help="Changes since then: 2d (ago) or 2026-11-05")
-    ] = "",
-    user: Annotated[str, CommandOption("--user", metavar="USER", help="Changes by this user")] = "",
-    as_csv: Annotated[bool, CommandOption("--csv", help="Print all columns as CSV")] = False,
+    since: Annotated[str, CommandOption("Changes since then: 2d (ago) or 2026-11-05", "WHEN")] = "",
+    user: Annotated[str, CommandOption("Changes by this user", "USER")] = "",
+    as_csv: Annotated[bool, CommandOption("Print all columns as CSV", names="--csv")] = False,
     limit: LimitOption = None,
 ) -> None:
     """List the changes that people made, newest first: by whom, from where, before and after (administrators).

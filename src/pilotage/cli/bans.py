@@ -13,11 +13,9 @@ from pilotage.cli.time_format import parse_end
 if TYPE_CHECKING:
     from pilotage.wire.bans import BanSummary
 
-UserArgument = Annotated[str, CommandArgument(metavar="USER", help="A user of the policy")]
-SiteOption = Annotated[
-    str, CommandOption("--site", metavar="NAME", help="Only at this site; otherwise at all")
-]
-ReasonOption = Annotated[str, CommandOption("--reason", metavar="TEXT", help="Reason to record")]
+UserArgument = Annotated[str, CommandArgument("A user of the policy", "USER")]
+SiteOption = Annotated[str, CommandOption("Only at this site; otherwise at all", "NAME", names="--site")]
+ReasonOption = Annotated[str, CommandOption("Reason to record", "TEXT", names="--reason")]
 
 
 @connected
@@ -26,10 +24,7 @@ def ban(
     user: UserArgument,
     site: SiteOption = "",
     until: Annotated[
-        str,
-        CommandOption(
-            "--until", metavar="TIME", help="End of the ban: in 90m, 2h, 3d, or a date; otherwise none"
-        ),
+        str, CommandOption("End of the ban: in 90m, 2h, 3d, or a date; otherwise none", "TIME")
     ] = "",
     reason: ReasonOption = "",
 ) -> None:
@@ -56,7 +51,7 @@ def unban(session: Session, user: UserArgument, site: SiteOption = "", reason: R
 @connected
 def list_bans(
     session: Session,
-    everything: Annotated[bool, CommandOption("--all", help="Ended bans too")] = False,
+    everything: Annotated[bool, CommandOption("Ended bans too", names="--all")] = False,
 ) -> None:
     """List the bans in force: who is banned where, by whom, why and until when."""
     now = time.time()

@@ -14,7 +14,7 @@ from pilotage.core.plurals import plural
 if TYPE_CHECKING:
     from pilotage.wire.catalogues import CatalogueSummary
 
-NameArgument = Annotated[str, CommandArgument(metavar="NAME", help="A catalogue of the policy")]
+NameArgument = Annotated[str, CommandArgument("A catalogue of the policy", "NAME")]
 
 
 @connected
@@ -102,10 +102,7 @@ def test(session: Session, name: NameArgument) -> int:
 @connected
 def follow(
     session: Session,
-    name: Annotated[
-        str,
-        CommandArgument(metavar="NAME", help="CATALOGUE:NAME THERE, such as rucio:data26:run.2026.AOD"),
-    ],
+    name: Annotated[str, CommandArgument("CATALOGUE:NAME THERE, such as rucio:data26:run.2026.AOD", "NAME")],
 ) -> None:
     """Copy a data set from an outside catalogue from now on. If it is copied already, read it at once."""
     with session.client() as client:

@@ -29,11 +29,9 @@ class By(StrEnum):
 @connected
 def cost(
     session: Session,
-    ce: Annotated[str, CommandOption("--ce", metavar="NAME", help="Only this CE")] = "",
-    since: Annotated[
-        str, CommandOption("--since", metavar="SPAN", help="Only the last SPAN, in whole hours: 1d, 12h")
-    ] = "",
-    by: Annotated[By, CommandOption("--by", help="Meaning of a row")] = By.CE,
+    ce: Annotated[str, CommandOption("Only this CE", "NAME")] = "",
+    since: Annotated[str, CommandOption("Only the last SPAN, in whole hours: 1d, 12h", "SPAN")] = "",
+    by: Annotated[By, CommandOption("Meaning of a row")] = By.CE,
 ) -> None:
     """Show where the core-hours of pilots went: payload, start-up, idle or lost.
 

@@ -18,18 +18,13 @@ if TYPE_CHECKING:
 @connected
 def director(
     session: Session,
-    explain: Annotated[bool, CommandOption("--explain", help="Explain the last iteration (default)")] = False,
-    dry_run: Annotated[
-        bool, CommandOption("--dry-run", help="Compute the next iteration and submit nothing")
-    ] = False,
+    explain: Annotated[bool, CommandOption("Explain the last iteration (default)")] = False,
+    dry_run: Annotated[bool, CommandOption("Compute the next iteration and submit nothing")] = False,
     seed: Annotated[
-        int | None,
-        CommandOption("--seed", metavar="N", min=0, help="Seed of the dry run; default: the next one"),
+        int | None, CommandOption("Seed of the dry run; default: the next one", "N", min=0)
     ] = None,
-    queue: Annotated[
-        int | None, CommandOption("--queue", metavar="ID", min=0, help="Only this queue, with each CE")
-    ] = None,
-    limit: Annotated[int, CommandOption("--limit", metavar="N", min=1, help="Queues at most")] = 100,
+    queue: Annotated[int | None, CommandOption("Only this queue, with each CE", "ID", min=0)] = None,
+    limit: Annotated[int, CommandOption("Queues at most", "N", min=1)] = 100,
 ) -> None:
     """Explain the director's pilots: each term, cap and result for every queue, its submit pool and its CEs.
 

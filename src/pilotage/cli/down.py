@@ -19,20 +19,12 @@ from pilotage.core.errors import InvalidInput, Overloaded, Unreachable
 @connected
 def down(
     session: Session,
-    drain: Annotated[
-        bool, CommandOption("--drain", help="Let running jobs end first; start no new ones")
-    ] = False,
+    drain: Annotated[bool, CommandOption("Let running jobs end first; start no new ones")] = False,
     keep_pilots: Annotated[
-        bool,
-        CommandOption("--keep-pilots", help="Keep pilots running; they connect to the next server (default)"),
+        bool, CommandOption("Keep pilots running; they connect to the next server (default)")
     ] = False,
-    cancel_pilots: Annotated[
-        bool, CommandOption("--cancel-pilots", help="Stop pilots; their jobs return to the queue")
-    ] = False,
-    timeout: Annotated[
-        str,
-        CommandOption("--timeout", metavar="TIME", help="Maximum time to wait; default 30s, with --drain 1h"),
-    ] = "",
+    cancel_pilots: Annotated[bool, CommandOption("Stop pilots; their jobs return to the queue")] = False,
+    timeout: Annotated[str, CommandOption("Maximum time to wait; default 30s, with --drain 1h", "TIME")] = "",
 ) -> None:
     """Stop the server and wait until its process has ended."""
     if drain + keep_pilots + cancel_pilots > 1:

@@ -13,12 +13,8 @@ from pilotage.cli.time_format import format_instant, parse_duration
 if TYPE_CHECKING:
     from pilotage.wire.intervals import SharePoint
 
-Since = Annotated[
-    str, CommandOption("--since", metavar="SPAN", help="Length of the period, up to now: 7d, 12h")
-]
-Points = Annotated[
-    int, CommandOption("--points", metavar="N", help="Parts of the period, at most", min=1, max=50)
-]
+Since = Annotated[str, CommandOption("Length of the period, up to now: 7d, 12h", "SPAN", names="--since")]
+Points = Annotated[int, CommandOption("Parts of the period, at most", "N", names="--points", min=1, max=50)]
 
 
 @connected
@@ -26,7 +22,7 @@ def queue_history(
     session: Session,
     since: Since = "1d",
     points: Points = 24,
-    group: Annotated[str, CommandOption("--group", "-g", metavar="GROUP", help="Only this group")] = "",
+    group: Annotated[str, CommandOption("Only this group", "GROUP", names="--group -g")] = "",
 ) -> None:
     """Show how many of your jobs waited for which reason over time, on average.
 
@@ -55,10 +51,7 @@ def share_history(
     since: Since = "1d",
     points: Points = 24,
     group: Annotated[
-        str,
-        CommandOption(
-            "--group", "-g", metavar="GROUP", help="The owners of this group, in place of the groups"
-        ),
+        str, CommandOption("The owners of this group, in place of the groups", "GROUP", names="--group -g")
     ] = "",
 ) -> None:
     """Show the entitled, used and corrected shares of groups, or of the owners of one, over time."""

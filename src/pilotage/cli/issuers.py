@@ -43,7 +43,7 @@ def list_issuers(session: Session) -> None:
 @connected
 def test(
     session: Session,
-    name: Annotated[str, CommandArgument(metavar="NAME", help="A table `issuers` of the policy")],
+    name: Annotated[str, CommandArgument("A table `issuers` of the policy", "NAME")],
 ) -> int:
     """Let the server read the keys of an issuer now."""
     with session.client() as client:

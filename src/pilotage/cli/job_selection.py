@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 RANGES_SHOWN = 20
 
-IdsArgument = Annotated[list[str] | None, CommandArgument(metavar="IDS", help="Job ids: 12, 12-40 or 12,15")]
+IdsArgument = Annotated[list[str] | None, CommandArgument("Job ids: 12, 12-40 or 12,15", "IDS")]
 SubmissionOption = Annotated[
-    int | None, CommandOption("-s", "--submission", metavar="N", help="Jobs of this submission", min=1)
+    int | None, CommandOption("Jobs of this submission", "N", names="-s --submission", min=1)
 ]
-OwnerOption = Annotated[str | None, CommandOption("--owner", metavar="USER", help="Jobs of this user")]
+OwnerOption = Annotated[str | None, CommandOption("Jobs of this user", "USER", names="--owner")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,10 +36,8 @@ class LastingConditions(OptionGroup):
 
     submission: SubmissionOption = None
     owner: OwnerOption = None
-    group: Annotated[str | None, CommandOption("--group", metavar="GROUP", help="Jobs of this group")] = None
-    job_group: Annotated[
-        str | None, CommandOption("--job-group", metavar="NAME", help="Jobs of this job group")
-    ] = None
+    group: Annotated[str | None, CommandOption("Jobs of this group", "GROUP")] = None
+    job_group: Annotated[str | None, CommandOption("Jobs of this job group", "NAME")] = None
 
     def selection(self, ids: list[str] | None) -> Selection:
         """The jobs that meet all conditions, among these if ids are given. Raises InvalidInput."""
@@ -50,23 +48,14 @@ class LastingConditions(OptionGroup):
 class JobConditions(LastingConditions):
     """All conditions that choose jobs."""
 
-    state: Annotated[
-        list[str] | None,
-        CommandOption("--state", metavar="STATE", help="Jobs in this state; may be repeated"),
-    ] = None
-    site: Annotated[str | None, CommandOption("--site", metavar="SITE", help="Jobs at this site")] = None
-    name: Annotated[str | None, CommandOption("--name", metavar="NAME", help="Jobs with this name")] = None
+    state: Annotated[list[str] | None, CommandOption("Jobs in this state; may be repeated", "STATE")] = None
+    site: Annotated[str | None, CommandOption("Jobs at this site", "SITE")] = None
+    name: Annotated[str | None, CommandOption("Jobs with this name", "NAME")] = None
     since: Annotated[
-        str | None,
-        CommandOption(
-            "--since", metavar="WHEN", help="Jobs that ended at or after this time: 2d (ago) or 2026-11-05"
-        ),
+        str | None, CommandOption("Jobs that ended at or after this time: 2d (ago) or 2026-11-05", "WHEN")
     ] = None
     before: Annotated[
-        str | None,
-        CommandOption(
-            "--before", metavar="WHEN", help="Jobs that ended before this time: 30d (ago) or 2026-11-05"
-        ),
+        str | None, CommandOption("Jobs that ended before this time: 30d (ago) or 2026-11-05", "WHEN")
     ] = None
 
 

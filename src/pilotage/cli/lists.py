@@ -80,7 +80,7 @@ def queues(session: Session, limit: LimitOption = None) -> None:
 def pilots(
     session: Session,
     limit: LimitOption = None,
-    ended: Annotated[bool, CommandOption("--all", help="Include ended pilots")] = False,
+    ended: Annotated[bool, CommandOption("Include ended pilots", names="--all")] = False,
 ) -> None:
     """List the live pilots. Efficiency: the fraction of a pilot's core-seconds that its jobs held, as in `cost`.
 

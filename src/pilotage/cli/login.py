@@ -23,37 +23,30 @@ def login(
     url: Annotated[
         str,
         CommandArgument(
-            metavar="URL",
-            help="Address of the server: https://HOST:PORT#sha256=FINGERPRINT, as its administrator gives it",
+            "Address of the server: https://HOST:PORT#sha256=FINGERPRINT, as its administrator gives it",
+            "URL",
         ),
     ],
     token_file: Annotated[
         Path | None,
         CommandOption(
-            "--token-file",
-            metavar="FILE",
-            help="Read the token from FILE; default: a prompt on a terminal, else standard input",
+            "Read the token from FILE; default: a prompt on a terminal, else standard input", "FILE"
         ),
     ] = None,
     ca: Annotated[
         Path | None,
         CommandOption(
-            "--ca",
-            metavar="FILE",
-            help="PEM file of the CAs that may issue the server's certificate; default: the system's",
+            "PEM file of the CAs that may issue the server's certificate; default: the system's", "FILE"
         ),
     ] = None,
     issuer: Annotated[
         str | None,
         CommandOption(
-            "--issuer",
-            metavar="NAME",
-            help="Sign in at this issuer, with a browser of any machine; default: the only one, on a terminal",
+            "Sign in at this issuer, with a browser of any machine; default: the only one, on a terminal",
+            "NAME",
         ),
     ] = None,
-    group: Annotated[
-        str, CommandOption("--group", metavar="GROUP", help="Group to work in, after a sign-in at an issuer")
-    ] = "",
+    group: Annotated[str, CommandOption("Group to work in, after a sign-in at an issuer", "GROUP")] = "",
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:

@@ -15,18 +15,13 @@ from pilotage.core.errors import InvalidInput
 @connected
 def logs(
     session: Session,
-    job: Annotated[str, CommandArgument(metavar="ID", help="Job id")],
+    job: Annotated[str, CommandArgument("Job id", "ID")],
     follow: Annotated[
-        bool, CommandOption("-f", "--follow", help="Follow the output until the job has ended")
+        bool, CommandOption("Follow the output until the job has ended", names="-f --follow")
     ] = False,
-    stderr: Annotated[
-        bool, CommandOption("--stderr", help="Show standard error instead of standard output")
-    ] = False,
+    stderr: Annotated[bool, CommandOption("Show standard error instead of standard output")] = False,
     attempt: Annotated[
-        int,
-        CommandOption(
-            "--attempt", metavar="N", min=0, help="Show the output of this attempt; 0: of the last one"
-        ),
+        int, CommandOption("Show the output of this attempt; 0: of the last one", "N", min=0)
     ] = 0,
 ) -> None:
     """Show the standard output or error of a job so far."""

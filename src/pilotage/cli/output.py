@@ -52,14 +52,13 @@ def output(
     folder: Annotated[
         str,
         CommandOption(
-            "--dir",
-            "-d",
-            metavar="DIR",
-            help="Target folder; the outputs of a job go to DIR/<id>, or to a folder such as 'out/{name}':"
+            "Target folder; the outputs of a job go to DIR/<id>, or to a folder such as 'out/{name}':"
             " {id}, {name}, {submission}, a parameter's {NAME}, {param} for the unnamed one",
+            "DIR",
+            names="--dir -d",
         ),
     ] = ".",
-    force: Annotated[bool, CommandOption("--force", help="Overwrite existing files")] = False,
+    force: Annotated[bool, CommandOption("Overwrite existing files")] = False,
 ) -> int | None:
     """Download the outputs of jobs that have ended.
 

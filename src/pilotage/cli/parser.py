@@ -1,6 +1,6 @@
 """Parameters of commands: declared in annotations, parsed by click.
 
-    def logs(job: Annotated[int, CommandArgument(metavar="JOB")], *, stderr: StderrOption = False) -> None: ...
+    def logs(job: Annotated[int, CommandArgument("Number of the job", "JOB")], *, stderr: StderrOption) -> None: ...
 
 Declarations do not import click, so that a module of commands stays cheap to import.
 """
@@ -20,23 +20,24 @@ if TYPE_CHECKING:
 
 
 class CommandOption:
-    """An option of a command: its names, such as `--all` or `--trust/--no-trust`, and its words for --help.
+    """An option of a command: its words for --help, and its names, such as `-a --all` or `--trust/--no-trust`.
 
     Without names it has that of its parameter.
     """
 
     def __init__(
         self,
-        *names: str,
-        help: str = "",
+        help: str,
         metavar: str | None = None,
+        *,
+        names: str = "",
         envvar: str | None = None,
         min: int | None = None,
         max: int | None = None,
         hidden: bool = False,
         show_default: bool | str = True,
     ) -> None:
-        self.names = names
+        self.names = names.split()
         self.help = help
         self.metavar = metavar
         self.envvar = envvar
@@ -71,7 +72,7 @@ class CommandOption:
 class CommandArgument:
     """A positional argument of a command; its parameter is a list if there may be several."""
 
-    def __init__(self, *, help: str, metavar: str, min: int | None = None, max: int | None = None) -> None:
+    def __init__(self, help: str, metavar: str, *, min: int | None = None, max: int | None = None) -> None:
         self.help = help
         self.metavar = metavar
         self.min = min

@@ -21,7 +21,7 @@ RELEASED_NEXT = "open: the next release may take them"
 @connected
 def why_request(
     session: Session,
-    request: Annotated[int, CommandArgument(metavar="REQUEST", help="Number of the request")],
+    request: Annotated[int, CommandArgument("Number of the request", "REQUEST")],
 ) -> None:
     """Explain why a request is not further: each site's condition, and the changes that would help."""
     with session.client() as client:

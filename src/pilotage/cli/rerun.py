@@ -44,22 +44,15 @@ def rerun(
     job: JobOptions,
     ids: IdsArgument = None,
     submission: SubmissionOption = None,
-    failed: Annotated[bool, CommandOption("--failed", help="Only failed jobs")] = False,
-    incomplete: Annotated[
-        bool, CommandOption("--incomplete", help="Only Done jobs that lack an output that they name")
-    ] = False,
-    wait: Annotated[
-        bool, CommandOption("--wait", help="Wait until the jobs have ended; exit code 1 if one fails")
-    ] = False,
+    failed: Annotated[bool, CommandOption("Only failed jobs")] = False,
+    incomplete: Annotated[bool, CommandOption("Only Done jobs that lack an output that they name")] = False,
+    wait: Annotated[bool, CommandOption("Wait until the jobs have ended; exit code 1 if one fails")] = False,
     key: Annotated[
-        str,
-        CommandOption(
-            "--key", metavar="KEY", help="Idempotency key: repeating the command with it creates no more jobs"
-        ),
+        str, CommandOption("Idempotency key: repeating the command with it creates no more jobs", "KEY")
     ] = "",
-    yes: Annotated[bool, CommandOption("-y", "--yes", help="Do not ask for confirmation")] = False,
+    yes: Annotated[bool, CommandOption("Do not ask for confirmation", names="-y --yes")] = False,
     dry_run: Annotated[
-        bool, CommandOption("--dry-run", help="Print the request and the server's warnings; submit nothing")
+        bool, CommandOption("Print the request and the server's warnings; submit nothing")
     ] = False,
 ) -> int | None:
     """Submit ended jobs as new jobs: same description and values, current files of this folder.

@@ -26,28 +26,28 @@ LONG_PATIENCE = 600.0
 HomeOption = Annotated[
     Path | None,
     CommandOption(
-        "--home", envvar="PILOTAGE_HOME", metavar="DIR", help="Home folder of the server; default ~/.pilotage"
+        "Home folder of the server; default ~/.pilotage", "DIR", names="--home", envvar="PILOTAGE_HOME"
     ),
 ]
 ServerOption = Annotated[
     str | None,
-    CommandOption("--server", envvar="PILOTAGE_SERVER", metavar="URL", help="Address of the server"),
+    CommandOption("Address of the server", "URL", names="--server", envvar="PILOTAGE_SERVER"),
 ]
 TokenFileOption = Annotated[
     Path | None,
     CommandOption(
-        "--token-file", envvar="PILOTAGE_TOKEN_FILE", metavar="FILE", help="Token file; default HOME/token"
+        "Token file; default HOME/token", "FILE", names="--token-file", envvar="PILOTAGE_TOKEN_FILE"
     ),
 ]
-JsonOption = Annotated[bool, CommandOption("--json", help="Print one JSON document and nothing else")]
+JsonOption = Annotated[bool, CommandOption("Print one JSON document and nothing else", names="--json")]
 LimitOption = Annotated[
     int | None,
     CommandOption(
-        "--limit",
-        metavar="N",
+        "Maximum number of rows; 0 for all. Default: all, but the first ones only on a terminal",
+        "N",
+        names="--limit",
         min=0,
         max=1_000_000_000,
-        help="Maximum number of rows; 0 for all. Default: all, but the first ones only on a terminal",
     ),
 ]
 """The option for the number of rows of a list; see `CommandOutput.row_limit`."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @connected
 def share_list(
     session: Session,
-    group: Annotated[str, CommandOption("--group", "-g", metavar="GROUP", help="Show only this group")] = "",
+    group: Annotated[str, CommandOption("Show only this group", "GROUP", names="--group -g")] = "",
 ) -> None:
     """Show the share, usage, correction factor and priority of each group and owner."""
     with session.client() as client:
@@ -155,9 +155,7 @@ UNFAIR = 1
 @connected
 def fairness(
     session: Session,
-    since: Annotated[
-        str, CommandOption("--since", metavar="SPAN", help="Length of the period, up to now")
-    ] = "7d",
+    since: Annotated[str, CommandOption("Length of the period, up to now", "SPAN")] = "7d",
 ) -> int | None:
     """Compare usage with the shares and the draw rule in force.
 

@@ -50,17 +50,14 @@ class SiteImport:
 def import_sites(
     session: Session,
     files: Annotated[
-        list[str],
-        CommandArgument(metavar="FILE", help="Answers of GOCDB (XML) or CRIC (JSON); - for standard input"),
+        list[str], CommandArgument("Answers of GOCDB (XML) or CRIC (JSON); - for standard input", "FILE")
     ],
     only: Annotated[
         list[str] | None,
-        CommandOption(
-            "--only", metavar="NAME", help="Only this site, or a pattern such as 'UKI-*'; may be repeated"
-        ),
+        CommandOption("Only this site, or a pattern such as 'UKI-*'; may be repeated", "NAME"),
     ] = None,
-    dry_run: Annotated[bool, CommandOption("--dry-run", help="Print the changes, and make none")] = False,
-    yes: Annotated[bool, CommandOption("-y", "--yes", help="Do not ask for confirmation")] = False,
+    dry_run: Annotated[bool, CommandOption("Print the changes, and make none")] = False,
+    yes: Annotated[bool, CommandOption("Do not ask for confirmation", names="-y --yes")] = False,
     reason: ReasonOption = "",
 ) -> None:
     """Add sites of GOCDB or CRIC to the policy, and take sites down for their downtimes.

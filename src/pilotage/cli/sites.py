@@ -15,14 +15,14 @@ from pilotage.core.plurals import plural
 if TYPE_CHECKING:
     from pilotage.wire.sites import SiteSummary
 
-NameArgument = Annotated[str, CommandArgument(metavar="NAME", help="A site of the policy")]
-ReasonOption = Annotated[str, CommandOption("--reason", metavar="TEXT", help="Reason to record")]
+NameArgument = Annotated[str, CommandArgument("A site of the policy", "NAME")]
+ReasonOption = Annotated[str, CommandOption("Reason to record", "TEXT", names="--reason")]
 UntilOption = Annotated[
     str,
     CommandOption(
-        "--until",
-        metavar="TIME",
-        help="When the site becomes normal again: in 90m, 2h, 3d, or a date; otherwise never",
+        "When the site becomes normal again: in 90m, 2h, 3d, or a date; otherwise never",
+        "TIME",
+        names="--until",
     ),
 ]
 

@@ -46,13 +46,11 @@ def status(
     session: Session,
     conditions: JobConditions,
     ids: IdsArgument = None,
-    request: Annotated[
-        int | None, CommandOption("--request", metavar="N", help="Jobs that work for this request", min=1)
-    ] = None,
-    events: Annotated[bool, CommandOption("--events", help="Show the event log of the jobs")] = False,
-    watch: Annotated[bool, CommandOption("--watch", help="Refresh until all jobs have ended")] = False,
+    request: Annotated[int | None, CommandOption("Jobs that work for this request", "N", min=1)] = None,
+    events: Annotated[bool, CommandOption("Show the event log of the jobs")] = False,
+    watch: Annotated[bool, CommandOption("Refresh until all jobs have ended")] = False,
     limit: LimitOption = None,
-    oldest: Annotated[bool, CommandOption("--oldest", help="Show the oldest jobs first")] = False,
+    oldest: Annotated[bool, CommandOption("Show the oldest jobs first")] = False,
 ) -> None:
     """Show jobs, newest first. A single job is shown in detail.
 

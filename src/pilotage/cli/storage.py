@@ -34,9 +34,7 @@ def list_storage(session: Session) -> None:
 @connected
 def test(
     session: Session,
-    name: Annotated[
-        str, CommandArgument(metavar="NAME", help="A table `storage` of the policy, of the type s3")
-    ],
+    name: Annotated[str, CommandArgument("A table `storage` of the policy, of the type s3", "NAME")],
 ) -> int:
     """Ask an S3 service now whether its bucket is there and the server's key can list it."""
     with session.client() as client:

@@ -26,7 +26,7 @@ from pilotage.core.plurals import plural
 if TYPE_CHECKING:
     from pilotage.wire.submission_progress import SubmissionProgress, SubmissionSummary
 
-NumberArgument = Annotated[int, CommandArgument(metavar="SUBMISSION", help="Number of the submission")]
+NumberArgument = Annotated[int, CommandArgument("Number of the submission", "SUBMISSION")]
 
 
 @connected
@@ -131,7 +131,7 @@ release = _verb("release", "Let the held jobs of a submission run.")
 def priority(
     session: Session,
     submission: NumberArgument,
-    priority: Annotated[str, CommandArgument(metavar="N", help="0 to 10, higher goes first")],
+    priority: Annotated[str, CommandArgument("0 to 10, higher goes first", "N")],
     dry_run: DryRunOption = False,
     reason: ReasonOption = "",
 ) -> None:
@@ -144,7 +144,7 @@ def priority(
 def parallel(
     session: Session,
     submission: NumberArgument,
-    running: Annotated[str, CommandArgument(metavar="N", help="Jobs that may run at once; none: all")],
+    running: Annotated[str, CommandArgument("Jobs that may run at once; none: all", "N")],
 ) -> None:
     """Change how many jobs of a submission run at once. Running jobs are not ended."""
     if running != "none" and not (running.isascii() and running.isdigit() and int(running[:9])):

@@ -53,7 +53,7 @@ class SubmitReport:
 @with_option_groups
 def submit(
     session: Session,
-    words: Annotated[list[str], CommandArgument(metavar="FILE", help=HELP_COMMAND)],
+    words: Annotated[list[str], CommandArgument(HELP_COMMAND, "FILE")],
     job: JobOptions,
     how: SubmitOptions,
 ) -> int | None:

@@ -13,200 +13,117 @@ Values = list[str] | None
 """Values of a repeatable option; None: not given."""
 
 
-def _repeatable(*names: str, metavar: str, text: str) -> object:
-    return CommandOption(*names, metavar=metavar, help=text + "; may be repeated")
+def _repeatable(text: str, metavar: str, *, names: str = "") -> object:
+    return CommandOption(f"{text}; may be repeated", metavar, names=names)
 
 
 @dataclass(frozen=True, kw_only=True)
 class JobOptions(OptionGroup):
     """Options that set fields of the job description; None and "" mean not given."""
 
-    name: Annotated[
-        str, CommandOption("--name", metavar="NAME", help="Job name; may contain placeholders such as %s")
-    ] = ""
+    name: Annotated[str, CommandOption("Job name; may contain placeholders such as %s", "NAME")] = ""
     job_group: Annotated[
-        str,
-        CommandOption(
-            "--job-group", metavar="LABEL", help="Label for selecting the jobs, as --job-group of status"
-        ),
+        str, CommandOption("Label for selecting the jobs, as --job-group of status", "LABEL")
     ] = ""
-    sites: Annotated[Values, _repeatable("--site", metavar="SITE", text="Run only at this site")] = None
-    banned_sites: Annotated[
-        Values, _repeatable("--ban-site", metavar="SITE", text="Do not run at this site")
-    ] = None
-    platforms: Annotated[Values, _repeatable("--platform", metavar="NAME", text="Require this platform")] = (
-        None
-    )
-    tags: Annotated[Values, _repeatable("--tag", metavar="TAG", text="Require a node with this tag")] = None
+    sites: Annotated[Values, _repeatable("Run only at this site", "SITE", names="--site")] = None
+    banned_sites: Annotated[Values, _repeatable("Do not run at this site", "SITE", names="--ban-site")] = None
+    platforms: Annotated[Values, _repeatable("Require this platform", "NAME", names="--platform")] = None
+    tags: Annotated[Values, _repeatable("Require a node with this tag", "TAG", names="--tag")] = None
     cpu_time: Annotated[
-        str,
-        CommandOption(
-            "--cpu-time", metavar="TIME", help="CPU time per core: 90s, 2h; a plain number is seconds"
-        ),
+        str, CommandOption("CPU time per core: 90s, 2h; a plain number is seconds", "TIME")
     ] = ""
     wall_time: Annotated[
-        str,
-        CommandOption(
-            "--wall-time", metavar="TIME", help="Maximum wall time: 90s, 2h; 1:30 and 1-12 as in Slurm"
-        ),
+        str, CommandOption("Maximum wall time: 90s, 2h; 1:30 and 1-12 as in Slurm", "TIME")
     ] = ""
     warn: Annotated[
-        str,
-        CommandOption(
-            "--warn", metavar="TIME", help="Send SIGUSR1 this long before the job is stopped for lack of time"
-        ),
+        str, CommandOption("Send SIGUSR1 this long before the job is stopped for lack of time", "TIME")
     ] = ""
-    memory: Annotated[str, CommandOption("--memory", metavar="SIZE", help="Required memory: 2GB, 1500MB")] = (
-        ""
-    )
-    disk: Annotated[
-        str, CommandOption("--disk", metavar="SIZE", help="Free disk that the job needs: 20GB, 500MB")
-    ] = ""
-    processors: Annotated[
-        int | None, CommandOption("--processors", metavar="N", min=1, help="Number of cores")
-    ] = None
+    memory: Annotated[str, CommandOption("Required memory: 2GB, 1500MB", "SIZE")] = ""
+    disk: Annotated[str, CommandOption("Free disk that the job needs: 20GB, 500MB", "SIZE")] = ""
+    processors: Annotated[int | None, CommandOption("Number of cores", "N", min=1)] = None
     priority: Annotated[
-        int | None,
-        CommandOption(
-            "--priority", metavar="N", help="Priority among your own jobs: 0 to 10, 10 starts first"
-        ),
+        int | None, CommandOption("Priority among your own jobs: 0 to 10, 10 starts first", "N")
     ] = None
     mail_type: Annotated[
-        str,
-        CommandOption(
-            "--mail-type", metavar="EVENTS", help="Mail at the end and at the first failure: end,fail"
-        ),
+        str, CommandOption("Mail at the end and at the first failure: end,fail", "EVENTS")
     ] = ""
-    mail_user: Annotated[
-        str, CommandOption("--mail-user", metavar="ADDRESS", help="The address for mail; default: your own")
-    ] = ""
+    mail_user: Annotated[str, CommandOption("The address for mail; default: your own", "ADDRESS")] = ""
     inputs: Annotated[
         Values,
         _repeatable(
-            "--input",
-            "-i",
-            metavar="FILE",
-            text="Input file or folder: PATH, PATH=NAME, shared:PATH, job:ID/OUTPUT or a URL",
+            "Input file or folder: PATH, PATH=NAME, shared:PATH, job:ID/OUTPUT or a URL",
+            "FILE",
+            names="--input -i",
         ),
     ] = None
     outputs: Annotated[
-        Values,
-        _repeatable("--output", "-o", metavar="NAME", text="Output file to store: a name or a pattern"),
+        Values, _repeatable("Output file to store: a name or a pattern", "NAME", names="--output -o")
     ] = None
-    environment: Annotated[Values, _repeatable("--env", metavar="K=V", text="Environment variable")] = None
+    environment: Annotated[Values, _repeatable("Environment variable", "K=V", names="--env")] = None
     here: Annotated[
-        bool,
-        CommandOption(
-            "--here", help="Run in place: in this folder, at CEs that share it, without copies of files"
-        ),
+        bool, CommandOption("Run in place: in this folder, at CEs that share it, without copies of files")
     ] = False
-    chdir: Annotated[
-        str, CommandOption("--chdir", metavar="DIR", help="Run in place in this folder, as --here")
-    ] = ""
+    chdir: Annotated[str, CommandOption("Run in place in this folder, as --here", "DIR")] = ""
     stdout_file: Annotated[
         str,
         CommandOption(
-            "--stdout",
-            metavar="FILE",
-            help="In place: file for standard output, and error; %j %A %a %x %u %N as in Slurm",
+            "In place: file for standard output, and error; %j %A %a %x %u %N as in Slurm",
+            "FILE",
+            names="--stdout",
         ),
     ] = ""
     stderr_file: Annotated[
-        str, CommandOption("--stderr", metavar="FILE", help="In place: file for standard error")
+        str, CommandOption("In place: file for standard error", "FILE", names="--stderr")
     ] = ""
     open_mode: Annotated[
-        str,
-        CommandOption(
-            "--open-mode", metavar="append|truncate", help="In place: append to these files, or empty them"
-        ),
+        str, CommandOption("In place: append to these files, or empty them", "append|truncate")
     ] = ""
     export: Annotated[
         str,
-        CommandOption(
-            "--export",
-            metavar="NONE|ALL|NAMES",
-            help="Copy environment variables of this shell to the job: A,B=value,C",
-        ),
+        CommandOption("Copy environment variables of this shell to the job: A,B=value,C", "NONE|ALL|NAMES"),
     ] = ""
-    setup: Annotated[
-        Values,
-        _repeatable("--setup", metavar="LINE", text="Shell command to run before the job: module load ..."),
-    ] = None
-    container: Annotated[
-        str, CommandOption("--container", metavar="IMAGE", help="Container image to run the job in")
-    ] = ""
-    requirements: Annotated[
-        str,
-        CommandOption("--requirements", metavar="EXPR", help="ClassAd expression that the node must satisfy"),
-    ] = ""
-    job_type: Annotated[
-        str,
-        CommandOption("--job-type", metavar="TYPE", help="Job type, matched against the job types of a CE"),
-    ] = ""
+    setup: Annotated[Values, _repeatable("Shell command to run before the job: module load ...", "LINE")] = (
+        None
+    )
+    container: Annotated[str, CommandOption("Container image to run the job in", "IMAGE")] = ""
+    requirements: Annotated[str, CommandOption("ClassAd expression that the node must satisfy", "EXPR")] = ""
+    job_type: Annotated[str, CommandOption("Job type, matched against the job types of a CE", "TYPE")] = ""
     retries: Annotated[
-        int | None,
-        CommandOption(
-            "--retries", metavar="N", min=0, help="Maximum number of retries after the command fails"
-        ),
+        int | None, CommandOption("Maximum number of retries after the command fails", "N", min=0)
     ] = None
     on_cutoff: Annotated[
-        str,
-        CommandOption(
-            "--on-cutoff",
-            metavar="continue|stop",
-            help="Continue or stop the job if the server is unreachable for long",
-        ),
+        str, CommandOption("Continue or stop the job if the server is unreachable for long", "continue|stop")
     ] = ""
-    after: Annotated[
-        Values, _repeatable("--after", metavar="IDS", text="Start after these jobs have ended: 12,15 or s:12")
-    ] = None
-    after_ok: Annotated[
-        Values, _repeatable("--after-ok", metavar="IDS", text="Start after these are Done, else be Skipped")
-    ] = None
+    after: Annotated[Values, _repeatable("Start after these jobs have ended: 12,15 or s:12", "IDS")] = None
+    after_ok: Annotated[Values, _repeatable("Start after these are Done, else be Skipped", "IDS")] = None
     after_fail: Annotated[
-        Values,
-        _repeatable(
-            "--after-fail",
-            metavar="IDS",
-            text="Start after these have ended and are not Done, else be Skipped",
-        ),
+        Values, _repeatable("Start after these have ended and are not Done, else be Skipped", "IDS")
     ] = None
     after_each: Annotated[
         Values,
         CommandOption(
-            "--after-each",
-            metavar="s:N",
-            help="Start job k after job k of submission N is Done; both have the same number of jobs",
+            "Start job k after job k of submission N is Done; both have the same number of jobs", "s:N"
         ),
     ] = None
-    hold: Annotated[
-        bool, CommandOption("--hold", help="Hold the jobs: they run after `pilotage release`")
-    ] = False
+    hold: Annotated[bool, CommandOption("Hold the jobs: they run after `pilotage release`")] = False
     count: Annotated[
-        int | None,
-        CommandOption("--count", metavar="N", min=1, help="Number of jobs; %s is replaced by 0, 1, 2 ..."),
+        int | None, CommandOption("Number of jobs; %s is replaced by 0, 1, 2 ...", "N", min=1)
     ] = None
     array: Annotated[
         str,
         CommandOption(
-            "--array",
-            metavar="RANGES",
-            help="One job per number: 0-99, 1-100:2, 1,5-8; 0-99%10: at most 10 at once. %s is the number",
+            "One job per number: 0-99, 1-100:2, 1,5-8; 0-99%10: at most 10 at once. %s is the number",
+            "RANGES",
         ),
     ] = ""
     parallel: Annotated[
-        int | None,
-        CommandOption("--parallel", metavar="N", min=1, help="Run at most N jobs of the submission at once"),
+        int | None, CommandOption("Run at most N jobs of the submission at once", "N", min=1)
     ] = None
     params: Annotated[
-        Values,
-        _repeatable("--param", metavar="NAME=A,B", text="One job per value; %(NAME)s is replaced by it"),
+        Values, _repeatable("One job per value; %(NAME)s is replaced by it", "NAME=A,B", names="--param")
     ] = None
     params_from: Annotated[
-        Path | None,
-        CommandOption(
-            "--params-from", metavar="FILE", help="One job per line of FILE; %s is replaced by the line"
-        ),
+        Path | None, CommandOption("One job per line of FILE; %s is replaced by the line", "FILE")
     ] = None
 
     @property
@@ -224,35 +141,24 @@ class JobOptions(OptionGroup):
 class SubmitOptions(OptionGroup):
     """Options of the submission that do not belong to the job description."""
 
-    group: Annotated[
-        str, CommandOption("--group", metavar="GROUP", help="Submit as a member of this group")
-    ] = ""
+    group: Annotated[str, CommandOption("Submit as a member of this group", "GROUP")] = ""
     table: Annotated[
         str,
         CommandOption(
-            "--table",
-            metavar="FILE",
-            help="One job per row of a CSV or JSON Lines file (- for standard input); %(NAME)s is a column",
+            "One job per row of a CSV or JSON Lines file (- for standard input); %(NAME)s is a column", "FILE"
         ),
     ] = ""
     key: Annotated[
         str,
         CommandOption(
-            "--key",
-            metavar="KEY",
-            help="Idempotency key: repeating the command with it creates no more jobs, and resumes --table",
+            "Idempotency key: repeating the command with it creates no more jobs, and resumes --table", "KEY"
         ),
     ] = ""
     no_inputs: Annotated[
-        bool,
-        CommandOption("--no-inputs", help="Send only the files of --input, no files named in the command"),
+        bool, CommandOption("Send only the files of --input, no files named in the command")
     ] = False
-    wait: Annotated[
-        bool, CommandOption("--wait", help="Wait until the jobs have ended; exit code 1 if one fails")
-    ] = False
-    parsable: Annotated[
-        bool, CommandOption("--parsable", help="Print the job ids and nothing else: 12 or 12-40")
-    ] = False
-    dry_run: Annotated[
-        bool, CommandOption("--dry-run", help="Print the request and the server's warnings; submit nothing")
-    ] = False
+    wait: Annotated[bool, CommandOption("Wait until the jobs have ended; exit code 1 if one fails")] = False
+    parsable: Annotated[bool, CommandOption("Print the job ids and nothing else: 12 or 12-40")] = False
+    dry_run: Annotated[bool, CommandOption("Print the request and the server's warnings; submit nothing")] = (
+        False
+    )

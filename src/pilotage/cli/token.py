@@ -17,19 +17,12 @@ from pilotage.core.errors import Conflict, InvalidInput
 @connected
 def create(
     session: Session,
-    user: Annotated[str, CommandArgument(metavar="USER", help="User of the policy")],
-    group: Annotated[
-        str,
-        CommandOption("--group", metavar="GROUP", help="Group of the token; default: the user's first group"),
-    ] = "",
-    lifetime: Annotated[
-        str, CommandOption("--lifetime", metavar="TIME", help="Time until the token expires")
-    ] = "12h",
+    user: Annotated[str, CommandArgument("User of the policy", "USER")],
+    group: Annotated[str, CommandOption("Group of the token; default: the user's first group", "GROUP")] = "",
+    lifetime: Annotated[str, CommandOption("Time until the token expires", "TIME")] = "12h",
     out: Annotated[
         Path | None,
-        CommandOption(
-            "--out", "-o", metavar="FILE", help="Write the token to FILE (mode 600) instead of printing it"
-        ),
+        CommandOption("Write the token to FILE (mode 600) instead of printing it", "FILE", names="--out -o"),
     ] = None,
 ) -> None:
     """Create a token for a user of the policy. It is printed once; transfer it over a secure channel."""
@@ -107,14 +100,9 @@ def list_tokens(session: Session) -> None:
 @connected
 def revoke(
     session: Session,
-    ids: Annotated[list[int] | None, CommandArgument(metavar="ID...", help="Ids of `token list`")] = None,
-    user: Annotated[
-        str, CommandOption("--user", metavar="USER", help="All tokens of a user that were issued until now")
-    ] = "",
-    pilot: Annotated[
-        int,
-        CommandOption("--pilot", metavar="ID", help="The token of a pilot: it ends, and its jobs wait again"),
-    ] = 0,
+    ids: Annotated[list[int] | None, CommandArgument("Ids of `token list`", "ID...")] = None,
+    user: Annotated[str, CommandOption("All tokens of a user that were issued until now", "USER")] = "",
+    pilot: Annotated[int, CommandOption("The token of a pilot: it ends, and its jobs wait again", "ID")] = 0,
 ) -> None:
     """Revoke tokens. All servers of the pool refuse them within seconds. You may revoke your own tokens."""
     if bool(ids) + bool(user) + bool(pilot) != 1:
@@ -137,10 +125,7 @@ def revoke(
 @connected
 def rotate_key(
     session: Session,
-    grace: Annotated[
-        str,
-        CommandOption("--grace", metavar="TIME", help="How long tokens of earlier keys are still accepted"),
-    ] = "1d",
+    grace: Annotated[str, CommandOption("How long tokens of earlier keys are still accepted", "TIME")] = "1d",
 ) -> None:
     """Sign tokens with a new key from now on (administrators). Use renews tokens before the grace is over."""
     seconds = parse_duration(grace)

@@ -15,16 +15,9 @@ from pilotage.cli.time_format import parse_instant
 @connected
 def trace(
     session: Session,
-    batch_id: Annotated[
-        str, CommandOption("--batch-id", metavar="ID", help="Id of a batch job, or of an array of them")
-    ] = "",
-    node: Annotated[
-        str, CommandOption("--node", metavar="NAME", help="A node, as its pilots report it")
-    ] = "",
-    at: Annotated[
-        str,
-        CommandOption("--at", metavar="TIME", help="Only jobs of this time: a date, or 2h for 2 hours ago"),
-    ] = "",
+    batch_id: Annotated[str, CommandOption("Id of a batch job, or of an array of them", "ID")] = "",
+    node: Annotated[str, CommandOption("A node, as its pilots report it", "NAME")] = "",
+    at: Annotated[str, CommandOption("Only jobs of this time: a date, or 2h for 2 hours ago", "TIME")] = "",
 ) -> int | None:
     """Tell whose jobs ran in a batch job, or on a node at some time (otherwise now): pilots, jobs, owners, groups."""
     now = time.time()

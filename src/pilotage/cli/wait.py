@@ -30,9 +30,7 @@ def wait(
     session: Session,
     conditions: LastingConditions,
     ids: IdsArgument = None,
-    timeout: Annotated[
-        str, CommandOption("--timeout", metavar="TIME", help="Stop waiting after this time: 90s, 15m, 2h")
-    ] = "",
+    timeout: Annotated[str, CommandOption("Stop waiting after this time: 90s, 15m, 2h", "TIME")] = "",
 ) -> int | None:
     """Wait until jobs have ended. The exit code is 0 if all are Done with all their outputs.
 

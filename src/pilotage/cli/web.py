@@ -12,9 +12,7 @@ from pilotage.cli.session import Session, connected
 @connected
 def web(
     session: Session,
-    no_open: Annotated[
-        bool, CommandOption("--no-open", help="Print the address, and open no browser")
-    ] = False,
+    no_open: Annotated[bool, CommandOption("Print the address, and open no browser")] = False,
 ) -> None:
     """Open the web pages of the server, signed in as you.
 

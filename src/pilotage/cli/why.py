@@ -28,9 +28,9 @@ def why(
     target: Annotated[
         str,
         CommandArgument(
-            metavar="TARGET",
-            help="A job (12), a task queue from `queue list` (queue:3), a request (request:5), or one of its"
+            "A job (12), a task queue from `queue list` (queue:3), a request (request:5), or one of its"
             " elements (element:9)",
+            "TARGET",
         ),
     ],
 ) -> None:

@@ -28,31 +28,19 @@ FIRST_PATIENCE = 60.0
 
 
 def agent(
-    team: Annotated[str, CommandOption("--team", metavar="TEAM", help="Team whose requests it splits")],
-    name: Annotated[
-        str, CommandOption("--name", metavar="NAME", help="Name, unique in the pool; default TEAM@HOST")
-    ] = "",
+    team: Annotated[str, CommandOption("Team whose requests it splits", "TEAM")],
+    name: Annotated[str, CommandOption("Name, unique in the pool; default TEAM@HOST", "NAME")] = "",
     home: Annotated[
-        Path | None,
-        CommandOption("--home", envvar="PILOTAGE_HOME", metavar="DIR", help="Home folder of the server"),
+        Path | None, CommandOption("Home folder of the server", "DIR", envvar="PILOTAGE_HOME")
     ] = None,
     server: Annotated[
-        str,
-        CommandOption(
-            "--server", envvar="PILOTAGE_SERVER", metavar="URL[,URL...]", help="Address of the server"
-        ),
+        str, CommandOption("Address of the server", "URL[,URL...]", envvar="PILOTAGE_SERVER")
     ] = "",
     token_file: Annotated[
-        Path | None,
-        CommandOption(
-            "--token-file",
-            envvar="PILOTAGE_TOKEN_FILE",
-            metavar="FILE",
-            help="Token file; default HOME/token",
-        ),
+        Path | None, CommandOption("Token file; default HOME/token", "FILE", envvar="PILOTAGE_TOKEN_FILE")
     ] = None,
-    embedded: Annotated[bool, CommandOption("--embedded", hidden=True)] = False,
-    verbose: Annotated[bool, CommandOption("--verbose", "-v", help="Log more")] = False,
+    embedded: Annotated[bool, CommandOption("", hidden=True)] = False,
+    verbose: Annotated[bool, CommandOption("Log more", names="--verbose -v")] = False,
 ) -> int:
     """Split requests of a team into jobs until it is stopped. Needs a token with the group property AGENT.
 

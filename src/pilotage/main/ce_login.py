@@ -22,12 +22,10 @@ def login(
     session: Session,
     names: Annotated[
         list[str] | None,
-        CommandArgument(metavar="NAMES", help="CEs of the policy; default: all that are reached over ssh"),
+        CommandArgument("CEs of the policy; default: all that are reached over ssh", "NAMES"),
     ] = None,
-    reach: Annotated[
-        str, CommandOption("--reach", metavar='"ssh HOST"', help="A host that the policy does not name yet")
-    ] = "",
-    close: Annotated[bool, CommandOption("--close", help="Close the connections instead")] = False,
+    reach: Annotated[str, CommandOption("A host that the policy does not name yet", '"ssh HOST"')] = "",
+    close: Annotated[bool, CommandOption("Close the connections instead")] = False,
 ) -> int:
     """Open the ssh connections to the hosts of CEs, on the server's machine and under its account.
 

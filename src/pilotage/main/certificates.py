@@ -16,7 +16,7 @@ from pilotage.main.database_options import DEFAULT_HOME, HomeOption
 if TYPE_CHECKING:
     from pilotage.server.process.certificates import Certificate, CertificateFiles
 
-JsonOption = Annotated[bool, CommandOption("--json", help="Print one JSON document and nothing else")]
+JsonOption = Annotated[bool, CommandOption("Print one JSON document and nothing else", names="--json")]
 TAKEN_UP = "A running server takes it up within seconds."
 
 
@@ -39,13 +39,10 @@ def show(home: HomeOption = DEFAULT_HOME, as_json: JsonOption = False) -> int:
 
 
 def rotate(
-    activate: Annotated[bool, CommandOption("--activate", help="Put the next certificate into use")] = False,
+    activate: Annotated[bool, CommandOption("Put the next certificate into use")] = False,
     forget_previous: Annotated[
         bool,
-        CommandOption(
-            "--forget-previous",
-            help="No longer prove the server by the replaced certificate, because its key has leaked",
-        ),
+        CommandOption("No longer prove the server by the replaced certificate, because its key has leaked"),
     ] = False,
     home: HomeOption = DEFAULT_HOME,
     as_json: JsonOption = False,
@@ -82,24 +79,20 @@ def rotate(
 
 def use(
     certificate: Annotated[
-        Path, CommandArgument(metavar="FILE", help="PEM file: the certificate, then its intermediate CAs")
+        Path, CommandArgument("PEM file: the certificate, then its intermediate CAs", "FILE")
     ],
     key: Annotated[
-        Path | None,
-        CommandOption("--key", metavar="FILE", help="PEM file of the private key; default: in the same file"),
+        Path | None, CommandOption("PEM file of the private key; default: in the same file", "FILE")
     ] = None,
     system_ca: Annotated[
-        bool, CommandOption("--system-ca", help="Clients and pilots check it by the CAs of their system")
+        bool, CommandOption("Clients and pilots check it by the CAs of their system")
     ] = False,
     ca: Annotated[
         Path | None,
-        CommandOption(
-            "--ca", metavar="FILE", help="Clients and pilots check it by this file of CAs, on their machines"
-        ),
+        CommandOption("Clients and pilots check it by this file of CAs, on their machines", "FILE"),
     ] = None,
     forget_previous: Annotated[
-        bool,
-        CommandOption("--forget-previous", help="No longer prove the server by the replaced certificate"),
+        bool, CommandOption("No longer prove the server by the replaced certificate")
     ] = False,
     home: HomeOption = DEFAULT_HOME,
     as_json: JsonOption = False,

@@ -58,12 +58,9 @@ class Shell(StrEnum):
 
 
 def completion(
-    shell: Annotated[
-        Shell, CommandArgument(metavar="bash|zsh|fish", help="Your shell; `words` is for its script")
-    ],
+    shell: Annotated[Shell, CommandArgument("Your shell; `words` is for its script", "bash|zsh|fish")],
     words: Annotated[
-        list[str] | None,
-        CommandArgument(metavar="[WORDS]", help="After `words --`: the words so far, the last one begun"),
+        list[str] | None, CommandArgument("After `words --`: the words so far, the last one begun", "[WORDS]")
     ] = None,
 ) -> None:
     """Print a script that completes commands, options, ids, CEs and sites in your shell.

@@ -11,33 +11,26 @@ from pilotage.core.errors import InvalidInput
 
 HomeOption = Annotated[
     Path,
-    CommandOption(
-        envvar="PILOTAGE_HOME", metavar="DIR", help="Home folder of the server", show_default="~/.pilotage"
-    ),
+    CommandOption("Home folder of the server", "DIR", envvar="PILOTAGE_HOME", show_default="~/.pilotage"),
 ]
 DatabaseOption = Annotated[
     Path | None,
     CommandOption(
-        envvar="PILOTAGE_DATABASE",
-        metavar="FILE",
-        help="SQLite file on a local disk; default: in the home folder",
+        "SQLite file on a local disk; default: in the home folder", "FILE", envvar="PILOTAGE_DATABASE"
     ),
 ]
 UrlOption = Annotated[
     str,
     CommandOption(
+        "PostgreSQL database, postgresql://USER@HOST:PORT/DATABASE; a password only in the variable",
+        "URL",
         envvar="PILOTAGE_DATABASE_URL",
-        metavar="URL",
-        help="PostgreSQL database, postgresql://USER@HOST:PORT/DATABASE; a password only in the variable",
     ),
 ]
 PgBinOption = Annotated[
     Path | None,
     CommandOption(
-        "--pg-bin",
-        envvar="PILOTAGE_PG_BIN",
-        metavar="DIR",
-        help="Folder of pg_dump and pg_restore; default: PATH",
+        "Folder of pg_dump and pg_restore; default: PATH", "DIR", names="--pg-bin", envvar="PILOTAGE_PG_BIN"
     ),
 ]
 DEFAULT_HOME = Path("~/.pilotage")

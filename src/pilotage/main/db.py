@@ -26,7 +26,7 @@ DAMAGED = 1
 
 
 def backup(
-    file: Annotated[Path, CommandArgument(metavar="FILE", help="Target file; must not exist")],
+    file: Annotated[Path, CommandArgument("Target file; must not exist", "FILE")],
     home: HomeOption = DEFAULT_HOME,
     database: DatabaseOption = None,
     database_url: UrlOption = "",
@@ -42,7 +42,7 @@ def backup(
 
 
 def restore(
-    file: Annotated[Path, CommandArgument(metavar="FILE", help="Backup file")],
+    file: Annotated[Path, CommandArgument("Backup file", "FILE")],
     home: HomeOption = DEFAULT_HOME,
     database: DatabaseOption = None,
     database_url: UrlOption = "",

@@ -34,14 +34,13 @@ def apply(
     what_if: Annotated[
         str,
         CommandOption(
-            "--what-if",
-            metavar="TIME",
-            help="First run it and the policy in force on the jobs of this period, such as 7d, in virtual time (at most"
+            "First run it and the policy in force on the jobs of this period, such as 7d, in virtual time (at most"
             " 10 min); print the differences, then ask",
+            "TIME",
         ),
     ] = "",
     yes: Annotated[
-        bool, CommandOption("-y", "--yes", help="Do not ask for confirmation after --what-if")
+        bool, CommandOption("Do not ask for confirmation after --what-if", names="-y --yes")
     ] = False,
 ) -> int | None:
     """Put a policy file into force. An invalid file changes nothing."""

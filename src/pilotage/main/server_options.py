@@ -23,9 +23,7 @@ class LogOptions(NamedTuple):
 
 LogFormatOption = Annotated[
     LogFormat,
-    CommandOption(
-        envvar="PILOTAGE_LOG_FORMAT", help="Form of the log: lines of text, or a JSON object a line"
-    ),
+    CommandOption("Form of the log: lines of text, or a JSON object a line", envvar="PILOTAGE_LOG_FORMAT"),
 ]
 
 
@@ -42,82 +40,78 @@ class PlainOptions(NamedTuple):
 PortOption = Annotated[
     int,
     CommandOption(
+        "TCP port; 0: the port of the last start, or any free one",
+        "PORT",
         envvar="PILOTAGE_PORT",
-        metavar="PORT",
         min=0,
         max=65535,
-        help="TCP port; 0: the port of the last start, or any free one",
     ),
 ]
 PolicyOption = Annotated[
     str,
     CommandOption(
+        "Apply this policy at the start; also if the stored one is not valid any more",
+        "FILE",
         envvar="PILOTAGE_POLICY",
-        metavar="FILE",
-        help="Apply this policy at the start; also if the stored one is not valid any more",
     ),
 ]
 SandboxesOption = Annotated[
     Path | None,
-    CommandOption(
-        envvar="PILOTAGE_SANDBOXES", metavar="DIR", help="Sandbox folder, if several servers share one"
-    ),
+    CommandOption("Sandbox folder, if several servers share one", "DIR", envvar="PILOTAGE_SANDBOXES"),
 ]
 ConnectionsOption = Annotated[
     int,
-    CommandOption(
-        envvar="PILOTAGE_CONNECTIONS", metavar="N", min=64, help="Maximum number of open connections"
-    ),
+    CommandOption("Maximum number of open connections", "N", envvar="PILOTAGE_CONNECTIONS", min=64),
 ]
 ConnectionsPerAddressOption = Annotated[
     int,
     CommandOption(
+        "Maximum number of open connections per client address without a valid token",
+        "N",
         envvar="PILOTAGE_CONNECTIONS_PER_ADDRESS",
-        metavar="N",
         min=1,
-        help="Maximum number of open connections per client address without a valid token",
     ),
 ]
 ProxiesOption = Annotated[
     str,
     CommandOption(
+        "Addresses or networks of reverse proxies, with commas: X-Forwarded-For of these counts, of others never",
+        "ADDRESSES",
         envvar="PILOTAGE_PROXIES",
-        metavar="ADDRESSES",
-        help="Addresses or networks of reverse proxies, with commas: X-Forwarded-For of these counts, of others never",
     ),
 ]
 LeastFreeOption = Annotated[
     int,
     CommandOption(
+        "Refuse new work while a disk has less free space than this, or than 5 % of its size",
+        "MB",
         envvar="PILOTAGE_LEAST_FREE",
-        metavar="MB",
         min=0,
-        help="Refuse new work while a disk has less free space than this, or than 5 % of its size",
     ),
 ]
 CollectorOption = Annotated[
     str,
     CommandOption(
-        "--otlp",
+        "Send spans of submissions and their jobs to this collector of OpenTelemetry",
+        "URL",
+        names="--otlp",
         envvar="PILOTAGE_OTLP",
-        metavar="URL",
-        help="Send spans of submissions and their jobs to this collector of OpenTelemetry",
     ),
 ]
 RecordOption = Annotated[
     Path | None,
     CommandOption(
+        "Record all messages in a new file, for `twin replay`; the server is slower meanwhile",
+        "FILE",
         envvar="PILOTAGE_RECORD",
-        metavar="FILE",
-        help="Record all messages in a new file, for `twin replay`; the server is slower meanwhile",
     ),
 ]
 RecordLimitOption = Annotated[
     int,
     CommandOption(
+        "Size of the record at which the recording ends; the server goes on",
+        "MB",
         envvar="PILOTAGE_RECORD_LIMIT",
-        metavar="MB",
         min=1,
-        help="Size of the record at which the recording ends; the server goes on",
     ),
 ]

@@ -30,53 +30,51 @@ FAILED_RUNS: Final = 70
 TraceOption = Annotated[
     Path,
     CommandOption(
-        "--trace",
-        metavar="FILE",
-        help="Trace in the Standard Workload Format (.swf), also compressed by gzip",
+        "Trace in the Standard Workload Format (.swf), also compressed by gzip", "FILE", names="--trace"
     ),
 ]
 RunTraceOption = Annotated[
     Path | None,
     CommandOption(
-        "--trace",
-        metavar="FILE",
-        help="Trace in the Standard Workload Format (.swf), also compressed by gzip; or give --history",
+        "Trace in the Standard Workload Format (.swf), also compressed by gzip; or give --history",
+        "FILE",
+        names="--trace",
     ),
 ]
 HistoryOption = Annotated[
     str,
     CommandOption(
-        "--history",
-        metavar="FILE|TIME",
-        help="Record of a server's own work (`twin record`), or a period such as 30d, which is asked of the server",
+        "Record of a server's own work (`twin record`), or a period such as 30d, which is asked of the server",
+        "FILE|TIME",
+        names="--history",
     ),
 ]
 MemoryUnitOption = Annotated[
     str,
     CommandOption(
-        "--memory-unit",
-        metavar="UNIT",
-        help="Unit of requested memory in the trace: kb-per-processor (the format's), bytes, none (not read)",
+        "Unit of requested memory in the trace: kb-per-processor (the format's), bytes, none (not read)",
+        "UNIT",
+        names="--memory-unit",
     ),
 ]
 CesOption = Annotated[
     Path | None,
-    CommandOption("--ces", metavar="FILE", help="CEs with their nodes, waits and failures (TOML)"),
+    CommandOption("CEs with their nodes, waits and failures (TOML)", "FILE", names="--ces"),
 ]
 CoresOption = Annotated[
     int,
     CommandOption(
-        "--cores",
-        metavar="N",
+        "Cores of one CE, instead of --ces; default: MaxProcs of the trace",
+        "N",
+        names="--cores",
         min=0,
         max=1_000_000,
-        help="Cores of one CE, instead of --ces; default: MaxProcs of the trace",
     ),
 ]
 ShareOption = Annotated[
     list[str] | None,
     CommandOption(
-        "--share", metavar="GROUP=NUMBER", help="Share of a group in the default policy; all others have 1000"
+        "Share of a group in the default policy; all others have 1000", "GROUP=NUMBER", names="--share"
     ),
 ]
 
@@ -93,36 +91,26 @@ class TraceOrHistory:
 
 
 def run(
-    out: Annotated[Path, CommandOption("--out", metavar="DIR", help="New or empty folder for the report")],
+    out: Annotated[Path, CommandOption("New or empty folder for the report", "DIR")],
     trace: RunTraceOption = None,
     history: HistoryOption = "",
     policy: Annotated[
         list[str] | None,
         CommandOption(
-            "--policy",
-            metavar="FILE",
-            help="Policy to try; several are compared with the first. Default: that of the record, or equal shares of"
+            "Policy to try; several are compared with the first. Default: that of the record, or equal shares of"
             " all groups",
+            "FILE",
         ),
     ] = None,
     ces: CesOption = None,
     cores: CoresOption = 0,
     share: ShareOption = None,
     memory_unit: MemoryUnitOption = "kb-per-processor",
-    seeds: Annotated[
-        int, CommandOption("--seeds", metavar="N", min=1, max=1000, help="Number of runs of each policy")
-    ] = 5,
+    seeds: Annotated[int, CommandOption("Number of runs of each policy", "N", min=1, max=1000)] = 5,
     until: Annotated[
-        str,
-        CommandOption(
-            "--until",
-            metavar="TIME",
-            help="Virtual time of a run, such as 7d; default: until all jobs have ended",
-        ),
+        str, CommandOption("Virtual time of a run, such as 7d; default: until all jobs have ended", "TIME")
     ] = "",
-    processes: Annotated[
-        int, CommandOption("--processes", metavar="N", min=0, help="Runs at the same time; 0: one a core")
-    ] = 0,
+    processes: Annotated[int, CommandOption("Runs at the same time; 0: one a core", "N", min=0)] = 0,
     home: HomeOption = None,
     server: ServerOption = None,
     token_file: TokenFileOption = None,

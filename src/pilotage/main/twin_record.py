@@ -36,15 +36,10 @@ FAILED: Final = frozenset({PilotState.FAILED, PilotState.ABORTED})
 @connected
 def record(
     session: Session,
-    out: Annotated[Path, CommandOption("--out", metavar="FILE", help="New file for the record")],
-    since: Annotated[
-        str, CommandOption("--since", metavar="TIME", help="The period that ends now, such as 7d")
-    ] = "30d",
+    out: Annotated[Path, CommandOption("New file for the record", "FILE")],
+    since: Annotated[str, CommandOption("The period that ends now, such as 7d", "TIME")] = "30d",
     names: Annotated[
-        bool,
-        CommandOption(
-            "--names", help="Keep the names of owners and groups, and the policy; else they have numbers"
-        ),
+        bool, CommandOption("Keep the names of owners and groups, and the policy; else they have numbers")
     ] = False,
 ) -> None:
     """Record the jobs of a server for `twin run --history` (administrators). Nothing on the server changes."""

@@ -17,14 +17,9 @@ DIFFERENT = 1
 
 
 def replay(
-    file: Annotated[Path, CommandArgument(metavar="FILE", help="A record of `pilotage up --record`")],
+    file: Annotated[Path, CommandArgument("A record of `pilotage up --record`", "FILE")],
     database_url: Annotated[
-        str,
-        CommandOption(
-            "--database-url",
-            metavar="URL",
-            help="An empty database, for the record of a server on PostgreSQL",
-        ),
+        str, CommandOption("An empty database, for the record of a server on PostgreSQL", "URL")
     ] = "",
 ) -> int:
     """Make the decisions of a recorded server once more, and compare. Exits with 1 if one of them differs."""

@@ -50,16 +50,14 @@ LOOPBACK = "127.0.0.1"
 
 def up(
     home: HomeOption = DEFAULT_HOME,
-    detach: Annotated[
-        bool, CommandOption("--detach", help="Run in the background; return when the server is ready")
-    ] = False,
+    detach: Annotated[bool, CommandOption("Run in the background; return when the server is ready")] = False,
     port: PortOption = 0,
     listen: Annotated[
         str,
         CommandOption(
+            "Address to listen on; always with TLS if it is not a loopback address",
+            "HOST[:PORT]",
             envvar="PILOTAGE_LISTEN",
-            metavar="HOST[:PORT]",
-            help="Address to listen on; always with TLS if it is not a loopback address",
         ),
     ] = LOOPBACK,
     database: DatabaseOption = None,
@@ -67,9 +65,9 @@ def up(
     pilot_server: Annotated[
         str,
         CommandOption(
+            "Address at which pilots reach the server, if it differs from the listening address",
+            "URL",
             envvar="PILOTAGE_PILOT_SERVER",
-            metavar="URL",
-            help="Address at which pilots reach the server, if it differs from the listening address",
         ),
     ] = "",
     policy: PolicyOption = "",
@@ -81,7 +79,7 @@ def up(
     otlp: CollectorOption = "",
     record: RecordOption = None,
     record_limit: RecordLimitOption = 1000,
-    verbose: Annotated[bool, CommandOption("--verbose", "-v", help="Log more")] = False,
+    verbose: Annotated[bool, CommandOption("Log more", names="--verbose -v")] = False,
     log_format: LogFormatOption = LogFormat.TEXT,
 ) -> int:
     """Start the server, with pilots on this machine. Creates the home folder at the first start."""

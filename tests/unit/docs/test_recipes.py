@@ -78,8 +78,8 @@ from pilotage.wire.medals import GIVE_MEDAL, MedalRequest
 @connected
 def medal(
     session: Session,
-    user: Annotated[str, CommandArgument(metavar="USER", help="A user")],
-    reason: Annotated[str, CommandOption("--reason", metavar="TEXT", help="Reason to record")] = "",
+    user: Annotated[str, CommandArgument("A user", "USER")],
+    reason: Annotated[str, CommandOption("Reason to record", "TEXT")] = "",
 ) -> None:
     """Give a user a medal."""
     with session.client() as client:

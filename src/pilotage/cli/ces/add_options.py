@@ -8,65 +8,57 @@ from pilotage.cli.parser import CommandArgument, CommandOption
 
 TypeArgument = Annotated[
     str,
-    CommandArgument(metavar="TYPE", help="slurm, sge, arc or another batch system, or local (this machine)"),
+    CommandArgument("slurm, sge, arc or another batch system, or local (this machine)", "TYPE"),
 ]
-NameOption = Annotated[
-    str | None, CommandOption("--name", metavar="NAME", help="Name of the CE; default: TYPE")
-]
+NameOption = Annotated[str | None, CommandOption("Name of the CE; default: TYPE", "NAME", names="--name")]
 SiteOption = Annotated[
-    str, CommandOption("--site", metavar="SITE", help="Site of the CE; default: the only site of the policy")
+    str, CommandOption("Site of the CE; default: the only site of the policy", "SITE", names="--site")
 ]
 OwnersOption = Annotated[
     str,
-    CommandOption("--owners", metavar="home|any", help="Whose jobs run there: the owner of the home, or all"),
+    CommandOption("Whose jobs run there: the owner of the home, or all", "home|any", names="--owners"),
 ]
 
 ReachOption = Annotated[
     str,
     CommandOption(
-        "--reach",
-        metavar='"ssh HOST"',
-        help="Where the batch system's commands run; default: on the server's machine",
+        "Where the batch system's commands run; default: on the server's machine",
+        '"ssh HOST"',
+        names="--reach",
     ),
 ]
 RelayOption = Annotated[
     str,
     CommandOption(
-        "--relay",
-        metavar="auto|HOST",
-        help="Let pilots reach the server through the host of --reach, by its own name or as HOST",
+        "Let pilots reach the server through the host of --reach, by its own name or as HOST",
+        "auto|HOST",
+        names="--relay",
     ),
 ]
 
 # Keys of [ces.NAME.TYPE]
 
 PartitionOption = Annotated[
-    str, CommandOption("--partition", metavar="NAME", help="Partition or queue; default: that of the cluster")
+    str, CommandOption("Partition or queue; default: that of the cluster", "NAME", names="--partition")
 ]
 UrlOption = Annotated[
     str,
-    CommandOption(
-        "--url", metavar="URL", help="ARC: address of the CE, such as https://ce.example.org:443/arex"
-    ),
+    CommandOption("ARC: address of the CE, such as https://ce.example.org:443/arex", "URL", names="--url"),
 ]
 ConfOption = Annotated[
     str,
-    CommandOption(
-        "--conf", metavar="FILE", help="Slurm: slurm.conf of the cluster; default: that of the server"
-    ),
+    CommandOption("Slurm: slurm.conf of the cluster; default: that of the server", "FILE", names="--conf"),
 ]
-AccountOption = Annotated[str, CommandOption("--account", metavar="NAME", help="Account to charge")]
-QosOption = Annotated[str, CommandOption("--qos", metavar="NAME", help="Slurm: quality of service")]
-ConstraintOption = Annotated[str, CommandOption("--constraint", metavar="TEXT", help="Slurm: node features")]
+AccountOption = Annotated[str, CommandOption("Account to charge", "NAME", names="--account")]
+QosOption = Annotated[str, CommandOption("Slurm: quality of service", "NAME", names="--qos")]
+ConstraintOption = Annotated[str, CommandOption("Slurm: node features", "TEXT", names="--constraint")]
 LogFolderOption = Annotated[
     str,
-    CommandOption(
-        "--log-folder", metavar="DIR", help="Existing folder on nodes and server for pilots' output"
-    ),
+    CommandOption("Existing folder on nodes and server for pilots' output", "DIR", names="--log-folder"),
 ]
 SetOption = Annotated[
     list[str] | None,
-    CommandOption("--set", metavar="KEY=VALUE", help="Further key of [ces.NAME.TYPE]; may be repeated"),
+    CommandOption("Further key of [ces.NAME.TYPE]; may be repeated", "KEY=VALUE", names="--set"),
 ]
 
 # The size and the number of its pilots
@@ -74,30 +66,26 @@ SetOption = Annotated[
 ProcessorsOption = Annotated[
     int | None,
     CommandOption(
-        "--processors", metavar="N", min=0, help="Cores of each pilot; for local: of all pilots, 0 for all"
+        "Cores of each pilot; for local: of all pilots, 0 for all", "N", names="--processors", min=0
     ),
 ]
 MemoryOption = Annotated[
     int | None,
-    CommandOption("--memory", min=0, metavar="MB", help="Memory of each pilot; for local: of all"),
+    CommandOption("Memory of each pilot; for local: of all", "MB", names="--memory", min=0),
 ]
 WallOption = Annotated[
     str | None,
-    CommandOption("--wall", metavar="TIME", help="Lifetime of a pilot, such as 12h; default: up to a day"),
+    CommandOption("Lifetime of a pilot, such as 12h; default: up to a day", "TIME", names="--wall"),
 ]
 MaxWaitingOption = Annotated[
     int | None,
-    CommandOption(
-        "--max-waiting", metavar="N", min=0, help="Pilots that may wait in a batch system; default 5"
-    ),
+    CommandOption("Pilots that may wait in a batch system; default 5", "N", names="--max-waiting", min=0),
 ]
 MaxRunningOption = Annotated[
     int | None,
-    CommandOption(
-        "--max-running", metavar="N", min=0, help="Pilots of a batch system at the same time; default 20"
-    ),
+    CommandOption("Pilots of a batch system at the same time; default 20", "N", names="--max-running", min=0),
 ]
 
 DryRunOption = Annotated[
-    bool, CommandOption("--dry-run", help="Show the change of the policy without applying it")
+    bool, CommandOption("Show the change of the policy without applying it", names="--dry-run")
 ]

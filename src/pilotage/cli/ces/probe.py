@@ -24,16 +24,13 @@ _REACHED = ("ok", "warning", "failed")
 @connected
 def probe(
     session: Session,
-    name: Annotated[str, CommandArgument(metavar="NAME", help="A CE of the policy")],
-    timeout: Annotated[
-        str, CommandOption("--timeout", metavar="TIME", help="Stop waiting after this time: 90s, 15m, 2h")
-    ] = "15m",
+    name: Annotated[str, CommandArgument("A CE of the policy", "NAME")],
+    timeout: Annotated[str, CommandOption("Stop waiting after this time: 90s, 15m, 2h", "TIME")] = "15m",
     record: Annotated[
         str,
         CommandOption(
-            "--record",
-            metavar="FILE",
-            help="Write what the batch system answers to two short batch jobs, without secrets; no probe is submitted",
+            "Write what the batch system answers to two short batch jobs, without secrets; no probe is submitted",
+            "FILE",
         ),
     ] = "",
 ) -> int | None:

@@ -15,7 +15,7 @@ from pilotage.core.plurals import plural
 if TYPE_CHECKING:
     from pilotage.wire.ces import CeBudget, CeFailure, CeReport, CeSummary, CeWait
 
-NameArgument = Annotated[str, CommandArgument(metavar="NAME", help="A CE of the policy")]
+NameArgument = Annotated[str, CommandArgument("A CE of the policy", "NAME")]
 
 
 @connected
@@ -175,7 +175,7 @@ def _show_failures(screen: CommandOutput, failures: list[CeFailure]) -> None:
 def enable(
     session: Session,
     name: NameArgument,
-    reason: Annotated[str, CommandOption("--reason", metavar="TEXT", help="Reason to record")] = "",
+    reason: Annotated[str, CommandOption("Reason to record", "TEXT")] = "",
 ) -> None:
     """Submit pilots to a CE again: after failures had stopped it, after a pause, or after `ce disable`."""
     with session.client() as client:
@@ -191,7 +191,7 @@ def enable(
 def disable(
     session: Session,
     name: NameArgument,
-    reason: Annotated[str, CommandOption("--reason", metavar="TEXT", help="Reason to record")],
+    reason: Annotated[str, CommandOption("Reason to record", "TEXT")],
 ) -> None:
     """Submit no more pilots to a CE until `ce enable`. Its pilots and their jobs go on."""
     with session.client() as client:

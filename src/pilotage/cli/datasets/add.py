@@ -13,7 +13,7 @@ from pilotage.core.datasets.facts import CHECKSUMS, BlockEntry, Replica, check_r
 from pilotage.core.errors import InvalidInput
 from pilotage.core.plurals import plural
 
-NameArgument = Annotated[str, CommandArgument(metavar="NAME", help="Name of the data set")]
+NameArgument = Annotated[str, CommandArgument("Name of the data set", "NAME")]
 MAX_BLOCK_SIZE = 100_000
 
 
@@ -22,38 +22,25 @@ def add(
     session: Session,
     name: NameArgument,
     source: Annotated[
-        Path, CommandArgument(metavar="PATH", help="A folder with the files, or a manifest that lists them")
+        Path, CommandArgument("A folder with the files, or a manifest that lists them", "PATH")
     ],
     site: Annotated[
         list[str] | None,
         CommandOption(
-            "--site",
-            metavar="SITE[=PREFIX]",
-            help="Where the files are; default: here, at the path given. May be repeated",
+            "Where the files are; default: here, at the path given. May be repeated", "SITE[=PREFIX]"
         ),
     ] = None,
     match: Annotated[
-        list[str] | None,
-        CommandOption("--match", metavar="PATTERN", help="Only files of a folder that fit; may be repeated"),
+        list[str] | None, CommandOption("Only files of a folder that fit; may be repeated", "PATTERN")
     ] = None,
-    block_size: Annotated[
-        int, CommandOption("--block-size", metavar="N", help="Most files of a block")
-    ] = BLOCK_SIZE,
-    block_depth: Annotated[
-        int, CommandOption("--block-depth", metavar="N", help="Parts of a folder that name a block; 0: all")
-    ] = 0,
-    events_per_file: Annotated[
-        int, CommandOption("--events-per-file", metavar="N", help="Events of files whose number is not given")
-    ] = 0,
-    checksum: Annotated[
-        str, CommandOption("--checksum", metavar="NAME", help="Compute checksums, such as adler32 or sha256")
-    ] = "",
+    block_size: Annotated[int, CommandOption("Most files of a block", "N")] = BLOCK_SIZE,
+    block_depth: Annotated[int, CommandOption("Parts of a folder that name a block; 0: all", "N")] = 0,
+    events_per_file: Annotated[int, CommandOption("Events of files whose number is not given", "N")] = 0,
+    checksum: Annotated[str, CommandOption("Compute checksums, such as adler32 or sha256", "NAME")] = "",
     group: Annotated[
-        str, CommandOption("--group", "-g", metavar="GROUP", help="Group that owns a new data set with you")
+        str, CommandOption("Group that owns a new data set with you", "GROUP", names="--group -g")
     ] = "",
-    close: Annotated[
-        bool, CommandOption("--close", help="Close the data set: no more files will come")
-    ] = False,
+    close: Annotated[bool, CommandOption("Close the data set: no more files will come")] = False,
 ) -> None:
     """Register files as a data set: each folder is a block. Adding again adds new files only.
 

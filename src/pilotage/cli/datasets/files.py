@@ -18,12 +18,10 @@ if TYPE_CHECKING:
 @connected
 def files(
     session: Session,
-    name: Annotated[str, CommandArgument(metavar="NAME", help="A data set")],
-    site: Annotated[
-        str, CommandOption("--site", metavar="SITE", help="The paths at this site; default: at any site")
-    ] = "",
+    name: Annotated[str, CommandArgument("A data set", "NAME")],
+    site: Annotated[str, CommandOption("The paths at this site; default: at any site", "SITE")] = "",
     long: Annotated[
-        bool, CommandOption("--long", "-l", help="Also events, bytes and checksum of each file")
+        bool, CommandOption("Also events, bytes and checksum of each file", names="--long -l")
     ] = False,
 ) -> None:
     """Print the path or URL of each file of a data set, one in a line."""

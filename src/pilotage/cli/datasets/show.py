@@ -17,7 +17,7 @@ from pilotage.core.plurals import plural
 if TYPE_CHECKING:
     from pilotage.wire.datasets import BlockSummary, DataSetReport, DataSetSummary
 
-NameArgument = Annotated[str, CommandArgument(metavar="NAME", help="A data set")]
+NameArgument = Annotated[str, CommandArgument("A data set", "NAME")]
 BLOCKS_SHOWN = 20
 """Blocks of `show`, unless all are asked for."""
 
@@ -25,10 +25,8 @@ BLOCKS_SHOWN = 20
 @connected
 def list_datasets(
     session: Session,
-    text: Annotated[
-        str, CommandArgument(metavar="[TEXT]", help="Only data sets with this text in their name")
-    ] = "",
-    owner: Annotated[str, CommandOption("--owner", metavar="USER", help="Only data sets of this user")] = "",
+    text: Annotated[str, CommandArgument("Only data sets with this text in their name", "[TEXT]")] = "",
+    owner: Annotated[str, CommandOption("Only data sets of this user", "USER")] = "",
 ) -> None:
     """List the data sets with their blocks, files, events and bytes."""
     with session.client() as client:
@@ -62,10 +60,8 @@ def list_datasets(
 def show(
     session: Session,
     name: NameArgument,
-    block: Annotated[
-        str, CommandOption("--block", metavar="NAME", help="List the files of this block instead")
-    ] = "",
-    everything: Annotated[bool, CommandOption("--all", help=f"More than {BLOCKS_SHOWN} blocks")] = False,
+    block: Annotated[str, CommandOption("List the files of this block instead", "NAME")] = "",
+    everything: Annotated[bool, CommandOption(f"More than {BLOCKS_SHOWN} blocks", names="--all")] = False,
 ) -> None:
     """Show a data set: its totals, where it is, and its blocks."""
     if block:
@@ -184,22 +180,14 @@ def _size(session: Session, size: int) -> str:
 def replicas(
     session: Session,
     name: NameArgument,
-    block: Annotated[str | None, CommandOption("--block", metavar="NAME", help="Only of this block")] = None,
+    block: Annotated[str | None, CommandOption("Only of this block", "NAME")] = None,
     add: Annotated[
-        list[str] | None,
-        CommandOption(
-            "--add", metavar="SITE[=PREFIX]", help="The files are at this site too; may be repeated"
-        ),
+        list[str] | None, CommandOption("The files are at this site too; may be repeated", "SITE[=PREFIX]")
     ] = None,
     remove: Annotated[
-        list[str] | None,
-        CommandOption(
-            "--remove", metavar="SITE", help="The files are no longer at this site; may be repeated"
-        ),
+        list[str] | None, CommandOption("The files are no longer at this site; may be repeated", "SITE")
     ] = None,
-    forget: Annotated[
-        bool, CommandOption("--forget", help="Where the files are is not known any more")
-    ] = False,
+    forget: Annotated[bool, CommandOption("Where the files are is not known any more")] = False,
 ) -> None:
     """Show where the blocks of a data set are, and when this was last known; or change it.
 

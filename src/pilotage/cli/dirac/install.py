@@ -13,7 +13,7 @@ from pilotage.core.plurals import plural
 
 
 def dirac_commands(
-    folder: Annotated[Path, CommandArgument(metavar="DIR", help="Folder for the commands")],
+    folder: Annotated[Path, CommandArgument("Folder for the commands", "DIR")],
 ) -> None:
     """Write the commands of DIRAC for jobs into a folder; put it first in PATH.
 

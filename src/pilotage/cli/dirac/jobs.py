@@ -23,18 +23,14 @@ RECENT = 30 * 86_400.0
 """DIRAC chooses no jobs of a job group that were submitted longer ago, in seconds."""
 MAX_ID_FILE = 16 << 20
 
-JobIds = Annotated[
-    list[str] | None, CommandArgument(metavar="JobID", help="Job ids, separated by spaces or commas")
-]
-RequiredJobIds = Annotated[
-    list[str], CommandArgument(metavar="JobID", help="Job ids, separated by spaces or commas")
-]
+JobIds = Annotated[list[str] | None, CommandArgument("Job ids, separated by spaces or commas", "JobID")]
+RequiredJobIds = Annotated[list[str], CommandArgument("Job ids, separated by spaces or commas", "JobID")]
 IdFile = Annotated[
-    Path | None, CommandOption("-f", "--File", metavar="FILE", help="Also jobs whose ids are in this file")
+    Path | None, CommandOption("Also jobs whose ids are in this file", "FILE", names="-f --File")
 ]
 JobGroup = Annotated[
     str | None,
-    CommandOption("-g", "--JobGroup", metavar="NAME", help="Also jobs of this group of the last 30 days"),
+    CommandOption("Also jobs of this group of the last 30 days", "NAME", names="-g --JobGroup"),
 ]
 
 

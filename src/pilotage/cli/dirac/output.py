@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def get_output(
     jobs: JobIds = None,
     folder: Annotated[
-        Path | None, CommandOption("-D", "--Dir", metavar="DIR", help="Folder for the folders of the jobs")
+        Path | None, CommandOption("Folder for the folders of the jobs", "DIR", names="-D --Dir")
     ] = None,
     file: IdFile = None,
     group: JobGroup = None,

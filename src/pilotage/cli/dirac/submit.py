@@ -19,11 +19,9 @@ if TYPE_CHECKING:
 
 
 def submit(
-    jdls: Annotated[
-        list[str], CommandArgument(metavar="JDL", help="A file in JDL, or the text of a description in JDL")
-    ],
+    jdls: Annotated[list[str], CommandArgument("A file in JDL, or the text of a description in JDL", "JDL")],
     file: Annotated[
-        Path | None, CommandOption("-f", "--File", metavar="FILE", help="Append the job ids to this file")
+        Path | None, CommandOption("Append the job ids to this file", "FILE", names="-f --File")
     ] = None,
 ) -> int:
     """Submit jobs, and print their ids.

@@ -22,12 +22,9 @@ SUSPICIOUS = 1
 def ce_ad(
     session: Session,
     target: Annotated[
-        str,
-        CommandArgument(
-            metavar="NAME|FILE", help="A CE of the policy, or a file with CE ads (- for standard input)"
-        ),
+        str, CommandArgument("A CE of the policy, or a file with CE ads (- for standard input)", "NAME|FILE")
     ],
-    hosts: Annotated[bool, CommandOption("--hosts", help="List the classes of equal hosts instead")] = False,
+    hosts: Annotated[bool, CommandOption("List the classes of equal hosts instead")] = False,
 ) -> int | None:
     """Print the ad of a CE as it is matched. Of a file, check the ads and print them.
 

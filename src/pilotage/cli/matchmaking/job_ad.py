@@ -11,10 +11,8 @@ from pilotage.cli.session import Session, connected
 @connected
 def job_ad(
     session: Session,
-    target: Annotated[
-        str, CommandArgument(metavar="JOB|FILE", help="A job, or a job file (- for standard input)")
-    ],
-    group: Annotated[str, CommandOption("--group", metavar="NAME", help="Group of a job file")] = "",
+    target: Annotated[str, CommandArgument("A job, or a job file (- for standard input)", "JOB|FILE")],
+    group: Annotated[str, CommandOption("Group of a job file", "NAME")] = "",
 ) -> None:
     """Print the requester's ad: Requirements, and the identity with which pilots are submitted for the job."""
     from pilotage.cli.matchmaking.queries import query_for

@@ -19,25 +19,17 @@ if TYPE_CHECKING:
 def match_ce(
     session: Session,
     target: Annotated[
-        str, CommandArgument(metavar="JOB|FILE", help="A waiting job, or a job file (- for standard input)")
+        str, CommandArgument("A waiting job, or a job file (- for standard input)", "JOB|FILE")
     ],
     ads: Annotated[
         list[str] | None,
-        CommandOption("--ad", metavar="FILE", help="Match these CE ads, without a server; may be repeated"),
+        CommandOption("Match these CE ads, without a server; may be repeated", "FILE", names="--ad"),
     ] = None,
-    ce: Annotated[str, CommandOption("--ce", metavar="NAME", help="Only this CE")] = "",
-    owner: Annotated[
-        str, CommandOption("--owner", metavar="NAME", help="Match a job file as this owner")
-    ] = "",
-    group: Annotated[
-        str, CommandOption("--group", metavar="NAME", help="Match a job file in this group")
-    ] = "",
-    vo: Annotated[
-        str, CommandOption("--vo", metavar="NAME", help="With --ad: the virtual organisation of the job")
-    ] = "",
-    limit: Annotated[
-        int, CommandOption("--limit", metavar="N", min=1, max=MAX_MATCHED_CES, help="CEs at most")
-    ] = 200,
+    ce: Annotated[str, CommandOption("Only this CE", "NAME")] = "",
+    owner: Annotated[str, CommandOption("Match a job file as this owner", "NAME")] = "",
+    group: Annotated[str, CommandOption("Match a job file in this group", "NAME")] = "",
+    vo: Annotated[str, CommandOption("With --ad: the virtual organisation of the job", "NAME")] = "",
+    limit: Annotated[int, CommandOption("CEs at most", "N", min=1, max=MAX_MATCHED_CES)] = 200,
 ) -> None:
     """Match a job with each CE: yes or no, the sub-expression that said no, rank, residual and native flags.
 

@@ -40,19 +40,15 @@ def summary(answer: PilotKillResponse, order: str, *, dry_run: bool) -> Iterator
 @connected
 def kill(
     session: Session,
-    ids: Annotated[
-        list[str] | None, CommandArgument(metavar="[ID]...", help="Pilot ids: 12, 12-40 or 12,15")
-    ] = None,
-    ce: Annotated[str, CommandOption("--ce", metavar="NAME", help="All live pilots of this CE")] = "",
-    drain: Annotated[
-        bool, CommandOption("--drain", help="Let the present jobs end first, and take no more")
-    ] = False,
+    ids: Annotated[list[str] | None, CommandArgument("Pilot ids: 12, 12-40 or 12,15", "[ID]...")] = None,
+    ce: Annotated[str, CommandOption("All live pilots of this CE", "NAME")] = "",
+    drain: Annotated[bool, CommandOption("Let the present jobs end first, and take no more")] = False,
     now: Annotated[
-        bool, CommandOption("--now", help="Cancel the batch jobs too, without waiting for the next call")
+        bool, CommandOption("Cancel the batch jobs too, without waiting for the next call")
     ] = False,
-    dry_run: Annotated[bool, CommandOption("--dry-run", help="Only print the number of pilots")] = False,
-    reason: Annotated[str, CommandOption("--reason", metavar="TEXT", help="Reason to record")] = "",
-    yes: Annotated[bool, CommandOption("-y", "--yes", help="Do not ask for confirmation")] = False,
+    dry_run: Annotated[bool, CommandOption("Only print the number of pilots")] = False,
+    reason: Annotated[str, CommandOption("Reason to record", "TEXT")] = "",
+    yes: Annotated[bool, CommandOption("Do not ask for confirmation", names="-y --yes")] = False,
 ) -> None:
     """End pilots; their jobs wait again and lose no try (administrators).
 

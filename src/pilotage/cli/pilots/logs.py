@@ -16,7 +16,7 @@ def logs(
     session: Session,
     pilot: PilotArgument,
     follow: Annotated[
-        bool, CommandOption("-f", "--follow", help="Follow the output until the pilot has ended")
+        bool, CommandOption("Follow the output until the pilot has ended", names="-f --follow")
     ] = False,
 ) -> None:
     """Show the end of the standard output and error of a pilot itself (administrators).

@@ -12,7 +12,7 @@ from pilotage.cli.time_format import format_duration
 if TYPE_CHECKING:
     from pilotage.wire.pool import PilotSummary
 
-PilotArgument = Annotated[int, CommandArgument(metavar="ID", min=1, help="Pilot id")]
+PilotArgument = Annotated[int, CommandArgument("Pilot id", "ID", min=1)]
 
 ORDERS = {
     "drain": "told to leave after its jobs",

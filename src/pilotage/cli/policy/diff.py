@@ -32,11 +32,9 @@ class Side:
 @connected
 def diff(
     session: Session,
-    a: Annotated[str | None, CommandArgument(metavar="A", help="A version number or a file")] = None,
-    b: Annotated[str | None, CommandArgument(metavar="B", help="A version number or a file")] = None,
-    exit_code: Annotated[
-        bool, CommandOption("--exit-code", help="Exit with code 1 if A and B differ")
-    ] = False,
+    a: Annotated[str | None, CommandArgument("A version number or a file", "A")] = None,
+    b: Annotated[str | None, CommandArgument("A version number or a file", "B")] = None,
+    exit_code: Annotated[bool, CommandOption("Exit with code 1 if A and B differ")] = False,
 ) -> int | None:
     """Compare two policies. With A only, compare the policy in force with A.
 

@@ -18,10 +18,8 @@ from pilotage.core.errors import Conflict, InvalidInput, TooLarge
 if TYPE_CHECKING:
     from pilotage.core.policy.dirac_cfg import ImportedPolicy
 
-FileArgument = Annotated[
-    str, CommandArgument(metavar="FILE", help="Policy file (TOML); - for standard input")
-]
-ForceOption = Annotated[bool, CommandOption("--force", help="Overwrite an existing file")]
+FileArgument = Annotated[str, CommandArgument("Policy file (TOML); - for standard input", "FILE")]
+ForceOption = Annotated[bool, CommandOption("Overwrite an existing file", names="--force")]
 
 SHOWN = 100
 """Maximum number of unconverted entries to print; --json has all."""
@@ -31,10 +29,7 @@ SHOWN = 100
 def init(
     session: Session,
     file: Annotated[
-        str,
-        CommandArgument(
-            metavar="FILE", help="File to write, policy.toml if none is named; - for standard output"
-        ),
+        str, CommandArgument("File to write, policy.toml if none is named; - for standard output", "FILE")
     ] = "policy.toml",
     force: ForceOption = False,
 ) -> None:
@@ -57,9 +52,9 @@ def init(
 @connected
 def preset(
     session: Session,
-    name: Annotated[str, CommandArgument(metavar="NAME", help="Name of the preset; none: list them")] = "",
+    name: Annotated[str, CommandArgument("Name of the preset; none: list them", "NAME")] = "",
     file: Annotated[
-        str, CommandArgument(metavar="FILE", help="Policy file that takes the rules; - for standard input")
+        str, CommandArgument("Policy file that takes the rules; - for standard input", "FILE")
     ] = "",
 ) -> None:
     """Print the tables of a preset, or a policy file with its rules. No file is changed. Needs no server."""
@@ -88,20 +83,13 @@ def preset(
 @connected
 def import_cfg(
     session: Session,
-    file: Annotated[
-        str, CommandArgument(metavar="FILE", help="DIRAC configuration (.cfg); - for standard input")
-    ],
+    file: Annotated[str, CommandArgument("DIRAC configuration (.cfg); - for standard input", "FILE")],
     out: Annotated[
         str | None,
-        CommandOption(
-            "--out", "-o", metavar="FILE", help="Write the policy to FILE instead of standard output"
-        ),
+        CommandOption("Write the policy to FILE instead of standard output", "FILE", names="--out -o"),
     ] = None,
     section: Annotated[
-        str,
-        CommandOption(
-            "--section", metavar="PATH", help="Path of the ShareCorrections section, if there are several"
-        ),
+        str, CommandOption("Path of the ShareCorrections section, if there are several", "PATH")
     ] = "",
     force: ForceOption = False,
 ) -> None:

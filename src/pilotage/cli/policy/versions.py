@@ -20,16 +20,16 @@ MAX_VERSION = 10**15
 """Upper bound of version numbers."""
 
 ReasonOption = Annotated[
-    str, CommandOption("--reason", metavar="TEXT", help="Reason to record in the policy history")
+    str, CommandOption("Reason to record in the policy history", "TEXT", names="--reason")
 ]
 ExpectOption = Annotated[
     int | None,
     CommandOption(
-        "--expect",
+        "Fail with exit code 5 unless this version is in force",
+        "VERSION",
+        names="--expect",
         min=1,
         max=MAX_VERSION,
-        metavar="VERSION",
-        help="Fail with exit code 5 unless this version is in force",
     ),
 ]
 
@@ -39,13 +39,7 @@ def show(
     session: Session,
     version: Annotated[
         int | None,
-        CommandOption(
-            "--version",
-            min=1,
-            max=MAX_VERSION,
-            metavar="VERSION",
-            help="Version to show; default: the one in force",
-        ),
+        CommandOption("Version to show; default: the one in force", "VERSION", min=1, max=MAX_VERSION),
     ] = None,
 ) -> None:
     """Print the policy in force. Version, time and author are printed to standard error."""
@@ -65,8 +59,7 @@ def check(
     session: Session,
     file: FileArgument,
     offline: Annotated[
-        bool,
-        CommandOption("--offline", help="Check without a server; the effect on waiting jobs is not checked"),
+        bool, CommandOption("Check without a server; the effect on waiting jobs is not checked")
     ] = False,
 ) -> None:
     """Check a policy file: errors, warnings, and waiting jobs that could not start. Nothing is changed."""
@@ -128,8 +121,7 @@ def history(
 def rollback(
     session: Session,
     version: Annotated[
-        int,
-        CommandArgument(min=1, max=MAX_VERSION, metavar="VERSION", help="Version to put into force again"),
+        int, CommandArgument("Version to put into force again", "VERSION", min=1, max=MAX_VERSION)
     ],
     reason: ReasonOption = "",
     expect: ExpectOption = None,

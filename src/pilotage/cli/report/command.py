@@ -25,15 +25,10 @@ _SUBJECT = re.compile(r"(?:(submission|request):)?([1-9][0-9]{0,17})")
 def report(
     session: Session,
     subject: Annotated[
-        str,
-        CommandArgument(
-            metavar="[SUBJECT]", help="A submission, 12 or submission:12, or a request, request:12"
-        ),
+        str, CommandArgument("A submission, 12 or submission:12, or a request, request:12", "[SUBJECT]")
     ] = "",
-    month: Annotated[str, CommandOption("--month", metavar="YYYY-MM", help="A month (UTC) instead")] = "",
-    html: Annotated[
-        str, CommandOption("--html", metavar="FILE", help="Write one HTML file, which needs no server")
-    ] = "",
+    month: Annotated[str, CommandOption("A month (UTC) instead", "YYYY-MM")] = "",
+    html: Annotated[str, CommandOption("Write one HTML file, which needs no server", "FILE")] = "",
 ) -> None:
     """Report on a submission, a request or a month, for a ticket or a paper.
 

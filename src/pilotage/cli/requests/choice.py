@@ -23,13 +23,10 @@ NUMBERS_SHOWN = 10
 class RequestOptions(OptionGroup):
     """Options that choose requests."""
 
-    state: Annotated[
-        list[str] | None,
-        CommandOption("--state", metavar="STATE", help="Only in this state; may be repeated"),
-    ] = None
-    owner: Annotated[str, CommandOption("--owner", metavar="NAME", help="Only of this owner")] = ""
-    campaign: Annotated[str, CommandOption("--campaign", metavar="TEXT", help="Only of this campaign")] = ""
-    name: Annotated[str, CommandOption("--name", metavar="NAME", help="Only with this name")] = ""
+    state: Annotated[list[str] | None, CommandOption("Only in this state; may be repeated", "STATE")] = None
+    owner: Annotated[str, CommandOption("Only of this owner", "NAME")] = ""
+    campaign: Annotated[str, CommandOption("Only of this campaign", "TEXT")] = ""
+    name: Annotated[str, CommandOption("Only with this name", "NAME")] = ""
 
     def states(self, default: Iterable[RequestState]) -> list[str]:
         """The states that the options name; `default`: they name none. Raises InvalidInput for an unknown state."""
@@ -40,7 +37,7 @@ class RequestOptions(OptionGroup):
 class RequestChoice(RequestOptions):
     """Options of a command that changes requests."""
 
-    yes: Annotated[bool, CommandOption("-y", "--yes", help="Do not ask for confirmation")] = False
+    yes: Annotated[bool, CommandOption("Do not ask for confirmation", names="-y --yes")] = False
 
     @property
     def _is_given(self) -> bool:

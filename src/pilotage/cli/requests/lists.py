@@ -25,7 +25,7 @@ ELEMENTS = "elements"
 """The kind of event of elements that move."""
 ELEMENTS_SHOWN = 10
 
-NumberArgument = Annotated[int, CommandArgument(metavar="REQUEST", help="Number of the request")]
+NumberArgument = Annotated[int, CommandArgument("Number of the request", "REQUEST")]
 
 
 DEFAULT_ROWS = 100
@@ -44,8 +44,8 @@ def note_approval(session: Session, row: RequestSummary) -> None:
 def list_requests(
     session: Session,
     chosen: RequestOptions,
-    team: Annotated[str, CommandOption("--team", metavar="NAME", help="Only of this team")] = "",
-    everything: Annotated[bool, CommandOption("--all", help="Ended requests too")] = False,
+    team: Annotated[str, CommandOption("Only of this team", "NAME")] = "",
+    everything: Annotated[bool, CommandOption("Ended requests too", names="--all")] = False,
     limit: LimitOption = None,
 ) -> None:
     """List requests that have not ended, newest first; with --all ended ones too."""
@@ -91,7 +91,7 @@ def _cells(row: RequestSummary) -> tuple[object, ...]:
 def history(
     session: Session,
     request: NumberArgument,
-    everything: Annotated[bool, CommandOption("--all", help="The moves of its elements too")] = False,
+    everything: Annotated[bool, CommandOption("The moves of its elements too", names="--all")] = False,
 ) -> None:
     """Show the history of a request: each move and change, when, by whom and why."""
     with session.client() as client:
@@ -115,16 +115,10 @@ def history(
 def elements(
     session: Session,
     request: NumberArgument,
-    state: Annotated[
-        list[str] | None,
-        CommandOption("--state", metavar="STATE", help="Only in this state; may be repeated"),
-    ] = None,
-    step: Annotated[str, CommandOption("--step", metavar="NAME", help="Only of this step")] = "",
+    state: Annotated[list[str] | None, CommandOption("Only in this state; may be repeated", "STATE")] = None,
+    step: Annotated[str, CommandOption("Only of this step", "NAME")] = "",
     stuck: Annotated[
-        str | None,
-        CommandOption(
-            "--stuck", metavar="AGE", help="Only those that have not ended, and unchanged for so long: 1h"
-        ),
+        str | None, CommandOption("Only those that have not ended, and unchanged for so long: 1h", "AGE")
     ] = None,
     limit: LimitOption = None,
 ) -> None:

@@ -18,19 +18,11 @@ if TYPE_CHECKING:
 class ResourceOptions(OptionGroup):
     """Options for other resources of steps."""
 
-    step: Annotated[
-        str, CommandOption("--step", metavar="NAME", help="Change splitting and resources of this step only")
-    ] = ""
-    processors: Annotated[
-        int | None, CommandOption("--processors", metavar="NUMBER", help="Processors of each job")
-    ] = None
-    memory: Annotated[str, CommandOption("--memory", metavar="SIZE", help="Memory of each job: 2GB")] = ""
-    disk: Annotated[
-        str, CommandOption("--disk", metavar="SIZE", help="Free disk that each job needs: 20GB")
-    ] = ""
-    wall_time: Annotated[
-        str, CommandOption("--wall-time", metavar="TIME", help="Maximum wall time of each job: 90s, 2h")
-    ] = ""
+    step: Annotated[str, CommandOption("Change splitting and resources of this step only", "NAME")] = ""
+    processors: Annotated[int | None, CommandOption("Processors of each job", "NUMBER")] = None
+    memory: Annotated[str, CommandOption("Memory of each job: 2GB", "SIZE")] = ""
+    disk: Annotated[str, CommandOption("Free disk that each job needs: 20GB", "SIZE")] = ""
+    wall_time: Annotated[str, CommandOption("Maximum wall time of each job: 90s, 2h", "TIME")] = ""
 
     def change(self) -> StepChange:
         """The options as a request to the server. Raises InvalidInput for a time that cannot be read."""
@@ -50,8 +42,7 @@ class StepOptions(ResourceOptions):
     """Options for another splitting and other resources of steps."""
 
     splitting: Annotated[
-        list[str] | None,
-        CommandOption("--splitting", metavar="NAME=VALUE", help="Another parameter of the splitting"),
+        list[str] | None, CommandOption("Another parameter of the splitting", "NAME=VALUE")
     ] = None
 
     def change(self) -> StepChange:

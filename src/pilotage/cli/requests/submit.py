@@ -23,32 +23,19 @@ if TYPE_CHECKING:
 @connected
 def submit(
     session: Session,
-    files: Annotated[
-        list[Path], CommandArgument(metavar="FILE...", help="Request files: TOML, YAML or JSON")
-    ],
-    name: Annotated[str, CommandOption("--name", metavar="NAME", help="Name of the request")] = "",
-    team: Annotated[str, CommandOption("--team", metavar="NAME", help="Team of agents")] = "",
-    group: Annotated[str, CommandOption("--group", metavar="NAME", help="Group of the jobs")] = "",
-    priority: Annotated[
-        int | None, CommandOption("--priority", metavar="NUMBER", help="Priority, 0 to 999999")
-    ] = None,
-    campaign: Annotated[
-        str, CommandOption("--campaign", metavar="TEXT", help="Label of related requests")
-    ] = "",
+    files: Annotated[list[Path], CommandArgument("Request files: TOML, YAML or JSON", "FILE...")],
+    name: Annotated[str, CommandOption("Name of the request", "NAME")] = "",
+    team: Annotated[str, CommandOption("Team of agents", "NAME")] = "",
+    group: Annotated[str, CommandOption("Group of the jobs", "NAME")] = "",
+    priority: Annotated[int | None, CommandOption("Priority, 0 to 999999", "NUMBER")] = None,
+    campaign: Annotated[str, CommandOption("Label of related requests", "TEXT")] = "",
     key: Annotated[
-        str,
-        CommandOption(
-            "--key", metavar="TEXT", help="Submit only once with this key, however often it is sent"
-        ),
+        str, CommandOption("Submit only once with this key, however often it is sent", "TEXT")
     ] = "",
-    yes: Annotated[bool, CommandOption("--yes", help="Also submit a request with very many jobs")] = False,
-    strict: Annotated[
-        bool, CommandOption("--strict", help="Refuse a request with data at none of its sites")
-    ] = False,
-    dry_run: Annotated[
-        bool, CommandOption("--dry-run", help="Check the request and show its size; submit nothing")
-    ] = False,
-    wait: Annotated[bool, CommandOption("--wait", help="Wait until the requests have ended")] = False,
+    yes: Annotated[bool, CommandOption("Also submit a request with very many jobs")] = False,
+    strict: Annotated[bool, CommandOption("Refuse a request with data at none of its sites")] = False,
+    dry_run: Annotated[bool, CommandOption("Check the request and show its size; submit nothing")] = False,
+    wait: Annotated[bool, CommandOption("Wait until the requests have ended")] = False,
 ) -> int | None:
     """Submit requests: process a data set, or generate events, with one program or with several steps.
 

@@ -43,34 +43,32 @@ ACTS_ON: dict[str, Collection[RequestState]] = {
 
 IdsArgument = Annotated[
     list[int] | None,
-    CommandArgument(metavar="[REQUEST]...", help="Numbers of requests; none: a filter chooses them"),
+    CommandArgument("Numbers of requests; none: a filter chooses them", "[REQUEST]..."),
 ]
-ReasonOption = Annotated[str, CommandOption("--reason", metavar="TEXT", help="Reason to record")]
+ReasonOption = Annotated[str, CommandOption("Reason to record", "TEXT", names="--reason")]
 KeyOption = Annotated[
     str,
-    CommandOption("--key", metavar="TEXT", help="Submit only once with this key, however often it is sent"),
+    CommandOption("Submit only once with this key, however often it is sent", "TEXT", names="--key"),
 ]
 SitesOption = Annotated[
-    str | None, CommandOption("--sites", metavar="NAMES", help="Sites, separated by commas; ANY: all")
+    str | None, CommandOption("Sites, separated by commas; ANY: all", "NAMES", names="--sites")
 ]
 BannedOption = Annotated[
-    str | None, CommandOption("--banned-sites", metavar="NAMES", help="Banned sites; empty: none")
+    str | None, CommandOption("Banned sites; empty: none", "NAMES", names="--banned-sites")
 ]
 ProgramOption = Annotated[
     list[str] | None,
     CommandOption(
-        "--program",
-        metavar="FILE",
-        help="File that replaces the program's file of its name, or of NAME: FILE=NAME",
+        "File that replaces the program's file of its name, or of NAME: FILE=NAME", "FILE", names="--program"
     ),
 ]
 TrustInputOption = Annotated[
     bool | None,
-    CommandOption("--trust-input/--no-trust-input", help="Whether sites without the input may run it"),
+    CommandOption("Whether sites without the input may run it", names="--trust-input/--no-trust-input"),
 ]
 TrustPileupOption = Annotated[
     bool | None,
-    CommandOption("--trust-pileup/--no-trust-pileup", help="Whether sites without the pile-up may run it"),
+    CommandOption("Whether sites without the pile-up may run it", names="--trust-pileup/--no-trust-pileup"),
 ]
 
 
@@ -150,9 +148,7 @@ def assign(
     choice: RequestChoice,
     steps: StepOptions,
     ids: IdsArgument = None,
-    team: Annotated[
-        str, CommandOption("--team", metavar="NAME", help="Team of agents; otherwise the one it has")
-    ] = "",
+    team: Annotated[str, CommandOption("Team of agents; otherwise the one it has", "NAME")] = "",
     sites: SitesOption = None,
     banned_sites: BannedOption = None,
     trust_input: TrustInputOption = None,
@@ -183,9 +179,7 @@ def priority(
     choice: RequestChoice,
     numbers: Annotated[
         list[int],
-        CommandArgument(
-            metavar="[REQUEST]... PRIORITY", help="Numbers of requests; 0 to 999999, higher goes first"
-        ),
+        CommandArgument("Numbers of requests; 0 to 999999, higher goes first", "[REQUEST]... PRIORITY"),
     ],
     reason: ReasonOption = "",
 ) -> None:
@@ -271,13 +265,11 @@ archive = _verb(
 def clone(
     session: Session,
     steps: StepOptions,
-    request: Annotated[int, CommandArgument(metavar="REQUEST", help="Number of the request")],
-    name: Annotated[str, CommandOption("--name", metavar="NAME", help="Name of the new request")] = "",
-    team: Annotated[str, CommandOption("--team", metavar="NAME", help="Another team")] = "",
-    campaign: Annotated[str | None, CommandOption("--campaign", metavar="TEXT", help="Another label")] = None,
-    priority: Annotated[
-        int | None, CommandOption("--priority", metavar="NUMBER", help="Another priority, 0 to 999999")
-    ] = None,
+    request: Annotated[int, CommandArgument("Number of the request", "REQUEST")],
+    name: Annotated[str, CommandOption("Name of the new request", "NAME")] = "",
+    team: Annotated[str, CommandOption("Another team", "NAME")] = "",
+    campaign: Annotated[str | None, CommandOption("Another label", "TEXT")] = None,
+    priority: Annotated[int | None, CommandOption("Another priority, 0 to 999999", "NUMBER")] = None,
     program: ProgramOption = None,
     key: KeyOption = "",
 ) -> None:
@@ -293,7 +285,7 @@ def clone(
 def resubmit(
     session: Session,
     resources: ResourceOptions,
-    request: Annotated[int, CommandArgument(metavar="REQUEST", help="Number of the request")],
+    request: Annotated[int, CommandArgument("Number of the request", "REQUEST")],
     program: ProgramOption = None,
     key: KeyOption = "",
 ) -> None:

@@ -39,10 +39,8 @@ class RequestOutcome:
 @connected
 def wait(
     session: Session,
-    ids: Annotated[list[int], CommandArgument(metavar="REQUEST...", help="Numbers of requests")],
-    timeout: Annotated[
-        str, CommandOption("--timeout", metavar="TIME", help="Stop waiting after this time: 90s, 15m, 2h")
-    ] = "",
+    ids: Annotated[list[int], CommandArgument("Numbers of requests", "REQUEST...")],
+    timeout: Annotated[str, CommandOption("Stop waiting after this time: 90s, 15m, 2h", "TIME")] = "",
 ) -> int | None:
     """Wait until requests have ended. The exit code is 0 if all are completed, and no job or element failed.
 

@@ -13,7 +13,7 @@ from pilotage.core.plurals import plural
 
 
 def slurm_commands(
-    folder: Annotated[Path, CommandArgument(metavar="DIR", help="Folder for the commands")],
+    folder: Annotated[Path, CommandArgument("Folder for the commands", "DIR")],
 ) -> None:
     """Write the commands of Slurm for jobs into a folder; put it first in PATH.
 
