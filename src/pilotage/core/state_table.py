@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Generic, TypeVar
@@ -18,7 +18,7 @@ class Row(Generic[State]):
 
     moved_by: str
     meaning: str
-    next: frozenset[State]
+    next: Set[State] = frozenset()
 
 
 class StateTable(Generic[State]):

@@ -40,167 +40,94 @@ class JobState(StrEnum):
 S = JobState
 
 
-def _row(moved_by: str, meaning: str, *following: JobState) -> Row[JobState]:
-    return Row(moved_by, meaning, frozenset(following))
-
-
 JOB_STATES: StateTable[JobState] = StateTable(
     "job",
     S.SUBMITTING,
     {
-        S.SUBMITTING: _row(
+        S.SUBMITTING: Row(
             "submission",
             "part of a bulk submission that is not complete yet",
-            S.RECEIVED,
-            S.CHECKING,
-            S.BLOCKED,
-            S.HELD,
-            S.WAITING,
-            S.DELETED,
-            S.KILLED,
+            {S.RECEIVED, S.CHECKING, S.BLOCKED, S.HELD, S.WAITING, S.DELETED, S.KILLED},
         ),
-        S.RECEIVED: _row(
+        S.RECEIVED: Row(
             "submission",
             "accepted, not yet checked",
-            S.SCOUTING,
-            S.CHECKING,
-            S.STAGING,
-            S.WAITING,
-            S.FAILED,
-            S.DELETED,
-            S.KILLED,
+            {S.SCOUTING, S.CHECKING, S.STAGING, S.WAITING, S.FAILED, S.DELETED, S.KILLED},
         ),
-        S.CHECKING: _row(
+        S.CHECKING: Row(
             "submission",
             "its description is being checked",
-            S.SCOUTING,
-            S.STAGING,
-            S.WAITING,
-            S.RESCHEDULED,
-            S.FAILED,
-            S.DELETED,
-            S.KILLED,
+            {S.SCOUTING, S.STAGING, S.WAITING, S.RESCHEDULED, S.FAILED, S.DELETED, S.KILLED},
         ),
-        S.SCOUTING: _row(
-            "submission", "waits for scout jobs of its set", S.CHECKING, S.FAILED, S.STALLED, S.KILLED
+        S.SCOUTING: Row(
+            "submission", "waits for scout jobs of its set", {S.CHECKING, S.FAILED, S.STALLED, S.KILLED}
         ),
-        S.STAGING: _row(
-            "data placement", "waits for its input data", S.CHECKING, S.WAITING, S.FAILED, S.KILLED
+        S.STAGING: Row(
+            "data placement", "waits for its input data", {S.CHECKING, S.WAITING, S.FAILED, S.KILLED}
         ),
-        S.BLOCKED: _row(
+        S.BLOCKED: Row(
             "dependency duty",
             "waits for the end of other jobs, in no task queue",
-            S.HELD,
-            S.WAITING,
-            S.SKIPPED,
-            S.DELETED,
-            S.KILLED,
+            {S.HELD, S.WAITING, S.SKIPPED, S.DELETED, S.KILLED},
         ),
-        S.HELD: _row(
+        S.HELD: Row(
             "owner",
             "kept from running until a person releases it, in no task queue",
-            S.BLOCKED,
-            S.WAITING,
-            S.RUNNING,
-            S.DONE,
-            S.FAILED,
-            S.DELETED,
-            S.KILLED,
+            {S.BLOCKED, S.WAITING, S.RUNNING, S.DONE, S.FAILED, S.DELETED, S.KILLED},
         ),
-        S.WAITING: _row(
+        S.WAITING: Row(
             "matcher",
             "in a task queue",
-            S.BLOCKED,
-            S.HELD,
-            S.MATCHED,
-            S.RUNNING,
-            S.RESCHEDULED,
-            S.DONE,
-            S.FAILED,
-            S.DELETED,
-            S.KILLED,
+            {S.BLOCKED, S.HELD, S.MATCHED, S.RUNNING, S.RESCHEDULED, S.DONE, S.FAILED, S.DELETED, S.KILLED},
         ),
-        S.MATCHED: _row(
+        S.MATCHED: Row(
             "pilot",
             "offered to a pilot that has not confirmed yet",
-            S.RUNNING,
-            S.WAITING,
-            S.DONE,
-            S.FAILED,
-            S.RESCHEDULED,
-            S.KILLED,
+            {S.RUNNING, S.WAITING, S.DONE, S.FAILED, S.RESCHEDULED, S.KILLED},
         ),
-        S.RESCHEDULED: _row(
+        S.RESCHEDULED: Row(
             "retry duty",
             "returns to its queue after the retry delay, or to its pilot if that comes back before",
-            S.BLOCKED,
-            S.HELD,
-            S.WAITING,
-            S.RUNNING,
-            S.RECEIVED,
-            S.DONE,
-            S.DELETED,
-            S.FAILED,
-            S.KILLED,
+            {S.BLOCKED, S.HELD, S.WAITING, S.RUNNING, S.RECEIVED, S.DONE, S.DELETED, S.FAILED, S.KILLED},
         ),
-        S.RUNNING: _row(
+        S.RUNNING: Row(
             "pilot",
             "held by a pilot",
-            S.STALLED,
-            S.DONE,
-            S.FAILED,
-            S.RESCHEDULED,
-            S.COMPLETING,
-            S.KILLED,
-            S.RECEIVED,
+            {S.STALLED, S.DONE, S.FAILED, S.RESCHEDULED, S.COMPLETING, S.KILLED, S.RECEIVED},
         ),
-        S.STALLED: _row(
+        S.STALLED: Row(
             "lease duty",
             "its pilot is silent; the lease has not expired",
-            S.RUNNING,
-            S.DONE,
-            S.FAILED,
-            S.RESCHEDULED,
-            S.KILLED,
+            {S.RUNNING, S.DONE, S.FAILED, S.RESCHEDULED, S.KILLED},
         ),
-        S.COMPLETING: _row(
+        S.COMPLETING: Row(
             "pilot",
             "its payload has ended; outputs are being uploaded",
-            S.DONE,
-            S.FAILED,
-            S.COMPLETED,
-            S.STALLED,
-            S.RESCHEDULED,
-            S.KILLED,
+            {S.DONE, S.FAILED, S.COMPLETED, S.STALLED, S.RESCHEDULED, S.KILLED},
         ),
-        S.COMPLETED: _row(
+        S.COMPLETED: Row(
             "nobody",
             "done except for the registration of its outputs; unused, since a finish registers them",
-            S.DONE,
-            S.FAILED,
+            {S.DONE, S.FAILED},
         ),
-        S.DONE: _row("owner", "its result is applied", S.SUPERSEDED, S.DELETED),
-        S.FAILED: _row(
+        S.DONE: Row("owner", "its result is applied", {S.SUPERSEDED, S.DELETED}),
+        S.FAILED: Row(
             "owner",
             "its failure is applied; can be rescheduled by hand",
-            S.RESCHEDULED,
-            S.SUPERSEDED,
-            S.DELETED,
+            {S.RESCHEDULED, S.SUPERSEDED, S.DELETED},
         ),
-        S.KILLED: _row(
-            "owner", "ended by its owner or an administrator", S.RESCHEDULED, S.SUPERSEDED, S.DELETED
+        S.KILLED: Row(
+            "owner", "ended by its owner or an administrator", {S.RESCHEDULED, S.SUPERSEDED, S.DELETED}
         ),
-        S.SKIPPED: _row(
+        S.SKIPPED: Row(
             "owner",
             "the condition under which it was to run cannot come true; blocked again if its parent is rescheduled",
-            S.BLOCKED,
-            S.SUPERSEDED,
-            S.DELETED,
+            {S.BLOCKED, S.SUPERSEDED, S.DELETED},
         ),
-        S.SUPERSEDED: _row(
-            "owner", "it failed or lacks an output, and a later submission runs it again", S.DELETED
+        S.SUPERSEDED: Row(
+            "owner", "it failed or lacks an output, and a later submission runs it again", {S.DELETED}
         ),
-        S.DELETED: _row("nobody", "its outputs are deleted; the history is kept"),
+        S.DELETED: Row("nobody", "its outputs are deleted; the history is kept"),
     },
 )
 

@@ -21,55 +21,30 @@ class PilotState(StrEnum):
 S = PilotState
 
 
-def _row(moved_by: str, meaning: str, *following: PilotState) -> Row[PilotState]:
-    return Row(moved_by, meaning, frozenset(following))
-
-
 PILOT_STATES: StateTable[PilotState] = StateTable(
     "pilot",
     S.SUBMITTED,
     {
-        S.SUBMITTED: _row(
+        S.SUBMITTED: Row(
             "director",
             "its intent is stored; the batch system has not been heard yet",
-            S.WAITING,
-            S.RUNNING,
-            S.ABORTED,
-            S.DELETED,
-            S.UNKNOWN,
+            {S.WAITING, S.RUNNING, S.ABORTED, S.DELETED, S.UNKNOWN},
         ),
-        S.WAITING: _row(
+        S.WAITING: Row(
             "batch system",
             "queued in the batch system",
-            S.RUNNING,
-            S.ABORTED,
-            S.DELETED,
-            S.UNKNOWN,
-            S.FAILED,
+            {S.RUNNING, S.ABORTED, S.DELETED, S.UNKNOWN, S.FAILED},
         ),
-        S.RUNNING: _row(
-            "pilot",
-            "has called home",
-            S.DONE,
-            S.FAILED,
-            S.ABORTED,
-            S.DELETED,
-            S.UNKNOWN,
-        ),
-        S.UNKNOWN: _row(
+        S.RUNNING: Row("pilot", "has called home", {S.DONE, S.FAILED, S.ABORTED, S.DELETED, S.UNKNOWN}),
+        S.UNKNOWN: Row(
             "director",
             "neither it nor its batch system can be heard",
-            S.RUNNING,
-            S.WAITING,
-            S.DONE,
-            S.FAILED,
-            S.ABORTED,
-            S.DELETED,
+            {S.RUNNING, S.WAITING, S.DONE, S.FAILED, S.ABORTED, S.DELETED},
         ),
-        S.DONE: _row("nobody", "left in good order"),
-        S.FAILED: _row("pilot", "its lease ran out, or it ended without a word", S.RUNNING),
-        S.ABORTED: _row("nobody", "never called home; the batch system no longer has it"),
-        S.DELETED: _row("nobody", "cancelled"),
+        S.DONE: Row("nobody", "left in good order"),
+        S.FAILED: Row("pilot", "its lease ran out, or it ended without a word", {S.RUNNING}),
+        S.ABORTED: Row("nobody", "never called home; the batch system no longer has it"),
+        S.DELETED: Row("nobody", "cancelled"),
     },
 )
 

@@ -37,54 +37,53 @@ class RequestState(StrEnum):
 R = RequestState
 
 
-def _row(moved_by: str, meaning: str, *following: RequestState) -> Row[RequestState]:
-    return Row(moved_by, meaning, frozenset(following))
-
-
 REQUEST_STATES: StateTable[RequestState] = StateTable(
     "request",
     R.NEW,
     {
-        R.NEW: _row("production manager", "submitted, not yet approved", R.ASSIGNMENT_APPROVED, R.REJECTED),
-        R.ASSIGNMENT_APPROVED: _row("production manager", "approved, without a team", R.ASSIGNED, R.REJECTED),
-        R.ASSIGNED: _row(
-            "intake", "has a team; its elements are not all made", R.STAGING, R.ACQUIRED, R.ABORTED, R.FAILED
+        R.NEW: Row("production manager", "submitted, not yet approved", {R.ASSIGNMENT_APPROVED, R.REJECTED}),
+        R.ASSIGNMENT_APPROVED: Row(
+            "production manager", "approved, without a team", {R.ASSIGNED, R.REJECTED}
         ),
-        R.STAGING: _row("data placement", "its input is brought to the sites", R.STAGED, R.ABORTED),
-        R.STAGED: _row("intake", "its input is at the sites", R.ACQUIRED, R.ABORTED, R.FAILED),
-        R.ACQUIRED: _row(
-            "roll-up", "its elements are in the global queue", R.RUNNING_OPEN, R.ABORTED, R.FAILED
+        R.ASSIGNED: Row(
+            "intake",
+            "has a team; its elements are not all made",
+            {R.STAGING, R.ACQUIRED, R.ABORTED, R.FAILED},
         ),
-        R.RUNNING_OPEN: _row(
+        R.STAGING: Row("data placement", "its input is brought to the sites", {R.STAGED, R.ABORTED}),
+        R.STAGED: Row("intake", "its input is at the sites", {R.ACQUIRED, R.ABORTED, R.FAILED}),
+        R.ACQUIRED: Row(
+            "roll-up", "its elements are in the global queue", {R.RUNNING_OPEN, R.ABORTED, R.FAILED}
+        ),
+        R.RUNNING_OPEN: Row(
             "roll-up",
             "elements or blocks are left that no agent has split",
-            R.RUNNING_CLOSED,
-            R.FORCE_COMPLETE,
-            R.ABORTED,
+            {R.RUNNING_CLOSED, R.FORCE_COMPLETE, R.ABORTED},
         ),
-        R.RUNNING_CLOSED: _row(
-            "roll-up", "all of its jobs are made", R.FORCE_COMPLETE, R.COMPLETED, R.ABORTED
+        R.RUNNING_CLOSED: Row(
+            "roll-up", "all of its jobs are made", {R.FORCE_COMPLETE, R.COMPLETED, R.ABORTED}
         ),
-        R.FORCE_COMPLETE: _row("roll-up", "being ended early; jobs that are done count", R.COMPLETED),
-        R.COMPLETED: _row(
+        R.FORCE_COMPLETE: Row("roll-up", "being ended early; jobs that are done count", {R.COMPLETED}),
+        R.COMPLETED: Row(
             "production manager",
             "all of its elements have ended; failed ones can be resubmitted",
-            R.CLOSED_OUT,
-            R.REJECTED,
+            {R.CLOSED_OUT, R.REJECTED},
         ),
-        R.CLOSED_OUT: _row("production manager", "its result is accepted", R.ANNOUNCED, R.REJECTED),
-        R.ANNOUNCED: _row("production manager", "its result is made known", R.REJECTED, R.NORMAL_ARCHIVED),
-        R.NORMAL_ARCHIVED: _row("production manager", "kept for the record", R.REJECTED_ARCHIVED),
-        R.ABORTED: _row("roll-up", "aborted; its elements and jobs are being cancelled", R.ABORTED_COMPLETED),
-        R.ABORTED_COMPLETED: _row(
-            "production manager", "aborted, and all of its work has ended", R.ABORTED_ARCHIVED
+        R.CLOSED_OUT: Row("production manager", "its result is accepted", {R.ANNOUNCED, R.REJECTED}),
+        R.ANNOUNCED: Row("production manager", "its result is made known", {R.REJECTED, R.NORMAL_ARCHIVED}),
+        R.NORMAL_ARCHIVED: Row("production manager", "kept for the record", {R.REJECTED_ARCHIVED}),
+        R.ABORTED: Row(
+            "roll-up", "aborted; its elements and jobs are being cancelled", {R.ABORTED_COMPLETED}
         ),
-        R.ABORTED_ARCHIVED: _row("nobody", "aborted, kept for the record"),
-        R.FAILED: _row(
-            "production manager", "no work could be made of it; see its reason", R.REJECTED, R.ASSIGNED
+        R.ABORTED_COMPLETED: Row(
+            "production manager", "aborted, and all of its work has ended", {R.ABORTED_ARCHIVED}
         ),
-        R.REJECTED: _row("production manager", "refused", R.REJECTED_ARCHIVED),
-        R.REJECTED_ARCHIVED: _row("nobody", "refused, kept for the record"),
+        R.ABORTED_ARCHIVED: Row("nobody", "aborted, kept for the record"),
+        R.FAILED: Row(
+            "production manager", "no work could be made of it; see its reason", {R.REJECTED, R.ASSIGNED}
+        ),
+        R.REJECTED: Row("production manager", "refused", {R.REJECTED_ARCHIVED}),
+        R.REJECTED_ARCHIVED: Row("nobody", "refused, kept for the record"),
     },
 )
 

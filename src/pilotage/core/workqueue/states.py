@@ -25,36 +25,31 @@ class ElementState(StrEnum):
 E = ElementState
 
 
-def _row(moved_by: str, meaning: str, *following: ElementState) -> Row[ElementState]:
-    return Row(moved_by, meaning, frozenset(following))
-
-
 ELEMENT_STATES: StateTable[ElementState] = StateTable(
     "element",
     E.AVAILABLE,
     {
         # A finished splitting is used, even if the lease of the agent was over: nobody else has begun.
-        E.AVAILABLE: _row("pull", "no agent has it", E.NEGOTIATING, E.RUNNING, E.FAILED, E.CANCELED),
-        E.NEGOTIATING: _row(
-            "agent", "offered to an agent, not yet confirmed", E.AVAILABLE, E.ACQUIRED, E.RUNNING, E.CANCELED
+        E.AVAILABLE: Row("pull", "no agent has it", {E.NEGOTIATING, E.RUNNING, E.FAILED, E.CANCELED}),
+        E.NEGOTIATING: Row(
+            "agent",
+            "offered to an agent, not yet confirmed",
+            {E.AVAILABLE, E.ACQUIRED, E.RUNNING, E.CANCELED},
         ),
-        E.ACQUIRED: _row(
+        E.ACQUIRED: Row(
             "agent",
             "an agent has it and splits it into jobs",
-            E.AVAILABLE,
-            E.RUNNING,
-            E.FAILED,
-            E.CANCEL_REQUESTED,
+            {E.AVAILABLE, E.RUNNING, E.FAILED, E.CANCEL_REQUESTED},
         ),
-        E.RUNNING: _row(
-            "roll-up", "all of its jobs are made", E.DONE, E.FAILED, E.CANCEL_REQUESTED, E.CANCELED
+        E.RUNNING: Row(
+            "roll-up", "all of its jobs are made", {E.DONE, E.FAILED, E.CANCEL_REQUESTED, E.CANCELED}
         ),
-        E.DONE: _row("", "all of its jobs are done"),
-        E.FAILED: _row("", "some of its jobs failed for good, or it could not be split"),
-        E.CANCEL_REQUESTED: _row(
-            "agent, roll-up", "it is being cancelled: its agent or its jobs have not ended yet", E.CANCELED
+        E.DONE: Row("", "all of its jobs are done"),
+        E.FAILED: Row("", "some of its jobs failed for good, or it could not be split"),
+        E.CANCEL_REQUESTED: Row(
+            "agent, roll-up", "it is being cancelled: its agent or its jobs have not ended yet", {E.CANCELED}
         ),
-        E.CANCELED: _row("", "cancelled; jobs that were done before stay done"),
+        E.CANCELED: Row("", "cancelled; jobs that were done before stay done"),
     },
 )
 
@@ -78,25 +73,21 @@ class ElementJobState(StrEnum):
 J = ElementJobState
 
 
-def _job_row(moved_by: str, meaning: str, *following: ElementJobState) -> Row[ElementJobState]:
-    return Row(moved_by, meaning, frozenset(following))
-
-
 ELEMENT_JOB_STATES: StateTable[ElementJobState] = StateTable(
     "element job",
     J.MADE,
     {
-        J.MADE: _job_row(
-            "agent, release", "made by an agent, not in the pool", J.RELEASED, J.EXHAUSTED, J.CANCELED
+        J.MADE: Row(
+            "agent, release", "made by an agent, not in the pool", {J.RELEASED, J.EXHAUSTED, J.CANCELED}
         ),
-        J.RELEASED: _job_row(
-            "roll-up", "in the pool as a job", J.DONE, J.COOLOFF, J.EXHAUSTED, J.CANCELED, J.MADE
+        J.RELEASED: Row(
+            "roll-up", "in the pool as a job", {J.DONE, J.COOLOFF, J.EXHAUSTED, J.CANCELED, J.MADE}
         ),
-        J.COOLOFF: _job_row(
-            "roll-up", "failed; it is made again after its pause", J.MADE, J.EXHAUSTED, J.CANCELED
+        J.COOLOFF: Row(
+            "roll-up", "failed; it is made again after its pause", {J.MADE, J.EXHAUSTED, J.CANCELED}
         ),
-        J.DONE: _job_row("", "done; its outputs are registered"),
-        J.EXHAUSTED: _job_row("", "failed for good; a resubmission takes exactly these"),
-        J.CANCELED: _job_row("", "ended by an abort or a force-complete, without a failed try"),
+        J.DONE: Row("", "done; its outputs are registered"),
+        J.EXHAUSTED: Row("", "failed for good; a resubmission takes exactly these"),
+        J.CANCELED: Row("", "ended by an abort or a force-complete, without a failed try"),
     },
 )
