@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from pilotage.store.schema.base import Id, metadata
+from pilotage.store.schema.base import Id, metadata, partial_index
 
 bans = sa.Table(
     "bans",
@@ -23,12 +23,5 @@ bans = sa.Table(
     sa.Column("ended_by", sa.Text, nullable=False, server_default=""),
     # NULL: running jobs of the owner may be left.
     sa.Column("enforced", sa.Float),
-    sa.Index(
-        "ix_bans_in_force",
-        "owner",
-        "site",
-        unique=True,
-        sqlite_where=sa.text("ended IS NULL"),
-        postgresql_where=sa.text("ended IS NULL"),
-    ),
+    partial_index("ix_bans_in_force", "owner", "site", unique=True, where="ended IS NULL"),
 )

@@ -30,6 +30,12 @@ def _current_transaction(element: CurrentTransaction, compiler: Any, **options: 
     return "(pg_current_xact_id()::text::bigint)"
 
 
+def partial_index(name: str, *columns: str, where: str, unique: bool = False) -> sa.Index:
+    """An index of the rows that satisfy a condition, in both databases."""
+    condition = sa.text(where)
+    return sa.Index(name, *columns, unique=unique, sqlite_where=condition, postgresql_where=condition)
+
+
 Id = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 """SQLite makes only an INTEGER PRIMARY KEY its row id."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from pilotage.store.schema.base import Id, metadata
+from pilotage.store.schema.base import Id, metadata, partial_index
 
 catalogues = sa.Table(
     "catalogues",
@@ -55,13 +55,7 @@ block_registrations = sa.Table(
     sa.Column("failures", sa.Integer, nullable=False, server_default="0"),
     # Why the last try failed; empty: it did not.
     sa.Column("problem", sa.Text, nullable=False, server_default=""),
-    sa.Index(
-        "ix_block_registrations_open",
-        "catalogue",
-        "block_id",
-        sqlite_where=sa.text("registered IS NULL"),
-        postgresql_where=sa.text("registered IS NULL"),
-    ),
+    partial_index("ix_block_registrations_open", "catalogue", "block_id", where="registered IS NULL"),
 )
 
 # Output data sets that are closed in their catalogue, with all of their blocks.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from pilotage.store.schema.base import Id, metadata
+from pilotage.store.schema.base import Id, metadata, partial_index
 
 # A gate is closed as long as its jobs are Blocked. It is deleted when all of its jobs have passed.
 gates = sa.Table(
@@ -20,13 +20,7 @@ gates = sa.Table(
     # 0: jobs after `cursor` may not be in the state that the outlook asks for.
     sa.Column("settled", sa.SmallInteger, nullable=False),
     sa.Column("cursor", Id, nullable=False, server_default="0"),
-    sa.Index(
-        "ix_gates_unsettled",
-        "submission_id",
-        "job_id",
-        sqlite_where=sa.text("settled = 0"),
-        postgresql_where=sa.text("settled = 0"),
-    ),
+    partial_index("ix_gates_unsettled", "submission_id", "job_id", where="settled = 0"),
 )
 
 conditions = sa.Table(
@@ -42,18 +36,8 @@ conditions = sa.Table(
     # As of the gate.
     sa.Column("outlook", sa.Text, nullable=False),
     sa.Column("reason", sa.Text, nullable=False, server_default=""),
-    sa.Index(
-        "ix_conditions_parent_job",
-        "parent_job",
-        sqlite_where=sa.text("parent_job <> 0"),
-        postgresql_where=sa.text("parent_job <> 0"),
-    ),
-    sa.Index(
-        "ix_conditions_parent_submission",
-        "parent_submission",
-        sqlite_where=sa.text("parent_submission <> 0"),
-        postgresql_where=sa.text("parent_submission <> 0"),
-    ),
+    partial_index("ix_conditions_parent_job", "parent_job", where="parent_job <> 0"),
+    partial_index("ix_conditions_parent_submission", "parent_submission", where="parent_submission <> 0"),
 )
 
 # Submissions that others depend on. Their unfinished jobs get the mark `has_dependants`, in slices.
@@ -64,12 +48,7 @@ parent_submissions = sa.Table(
     # Jobs up to this id are marked.
     sa.Column("cursor", Id, nullable=False, server_default="0"),
     sa.Column("marked", sa.SmallInteger, nullable=False, server_default="0"),
-    sa.Index(
-        "ix_parent_submissions_unmarked",
-        "submission_id",
-        sqlite_where=sa.text("marked = 0"),
-        postgresql_where=sa.text("marked = 0"),
-    ),
+    partial_index("ix_parent_submissions_unmarked", "submission_id", where="marked = 0"),
 )
 
 # Written with the end of a job that others depend on, and deleted when their conditions have been decided.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from pilotage.store.schema.base import Id, metadata
+from pilotage.store.schema.base import Id, metadata, partial_index
 
 datasets = sa.Table(
     "datasets",
@@ -47,20 +47,8 @@ blocks = sa.Table(
     sa.Column("located", sa.Float),
     sa.UniqueConstraint("dataset_id", "name", name="uq_blocks_name"),
     sa.Index("ix_blocks_dataset", "dataset_id", "id"),
-    sa.Index(
-        "ix_blocks_open",
-        "dataset_id",
-        "id",
-        sqlite_where=sa.text("open = 1"),
-        postgresql_where=sa.text("open = 1"),
-    ),
-    sa.Index(
-        "ix_blocks_closed",
-        "dataset_id",
-        "closed_number",
-        sqlite_where=sa.text("closed_number IS NOT NULL"),
-        postgresql_where=sa.text("closed_number IS NOT NULL"),
-    ),
+    partial_index("ix_blocks_open", "dataset_id", "id", where="open = 1"),
+    partial_index("ix_blocks_closed", "dataset_id", "closed_number", where="closed_number IS NOT NULL"),
     sqlite_autoincrement=True,
 )
 

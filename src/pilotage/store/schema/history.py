@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from pilotage.store.schema.base import POSTGRESQL_ONLY, CurrentTransaction, Id, metadata
+from pilotage.store.schema.base import POSTGRESQL_ONLY, CurrentTransaction, Id, metadata, partial_index
 
 # Archived jobs, which ended some time ago: their columns of `jobs`, and the columns that lists show and searches use,
 # as of archiving. On PostgreSQL partitioned by the month of the job's end (store/tables/partitions.py).
@@ -45,20 +45,8 @@ history = sa.Table(
     sa.Index("ix_history_grp", "grp", "state", "id"),
     sa.Index("ix_history_state", "state", "id"),
     sa.Index("ix_history_submission", "submission_id", "id"),
-    sa.Index(
-        "ix_history_job_group",
-        "job_group",
-        "id",
-        sqlite_where=sa.text("job_group <> ''"),
-        postgresql_where=sa.text("job_group <> ''"),
-    ),
-    sa.Index(
-        "ix_history_job_name",
-        "job_name",
-        "id",
-        sqlite_where=sa.text("job_name <> ''"),
-        postgresql_where=sa.text("job_name <> ''"),
-    ),
+    partial_index("ix_history_job_group", "job_group", "id", where="job_group <> ''"),
+    partial_index("ix_history_job_name", "job_name", "id", where="job_name <> ''"),
     sa.Index("ix_history_ended", "ended"),
     info={"partition_column": "ended"},
     postgresql_partition_by="RANGE (ended)",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from pilotage.store.schema.base import Id, metadata
+from pilotage.store.schema.base import Id, metadata, partial_index
 
 jobs = sa.Table(
     "jobs",
@@ -44,20 +44,10 @@ jobs = sa.Table(
     sa.Column("has_dependants", sa.SmallInteger, nullable=False, server_default="0"),
     # A match must change no index: one random page per index costs more than the job's own row.
     sa.Index("ix_jobs_queue", "queue_id", "user_priority", "id"),
-    sa.Index(
-        "ix_jobs_not_before",
-        "not_before",
-        sqlite_where=sa.text("not_before IS NOT NULL"),
-        postgresql_where=sa.text("not_before IS NOT NULL"),
-    ),
+    partial_index("ix_jobs_not_before", "not_before", where="not_before IS NOT NULL"),
     sa.Index("ix_jobs_owner", "owner", "final_state", "id"),
     # Finds the next jobs to archive. Only final jobs have an end.
-    sa.Index(
-        "ix_jobs_ended",
-        "ended",
-        sqlite_where=sa.text("ended IS NOT NULL"),
-        postgresql_where=sa.text("ended IS NOT NULL"),
-    ),
+    partial_index("ix_jobs_ended", "ended", where="ended IS NOT NULL"),
 )
 
 attempts = sa.Table(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from pilotage.store.schema.base import Id, metadata
+from pilotage.store.schema.base import Id, metadata, partial_index
 
 parallel_limits = sa.Table(
     "parallel_limits",
@@ -14,10 +14,5 @@ parallel_limits = sa.Table(
     sa.Column("running", sa.Integer, nullable=False),
     # 0: Blocked jobs may have to move, since a job has ended or the limit has changed.
     sa.Column("settled", sa.SmallInteger, nullable=False, server_default="0"),
-    sa.Index(
-        "ix_parallel_limits_unsettled",
-        "submission_id",
-        sqlite_where=sa.text("settled = 0"),
-        postgresql_where=sa.text("settled = 0"),
-    ),
+    partial_index("ix_parallel_limits_unsettled", "submission_id", where="settled = 0"),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from pilotage.store.schema.base import Id, metadata
+from pilotage.store.schema.base import Id, metadata, partial_index
 
 UNBOOKED = "cores_until IS NOT NULL AND (booked_until IS NULL OR booked_until < cores_until)"
 """Pilots that have ended and whose core-seconds are not all booked."""
@@ -70,42 +70,19 @@ pilots = sa.Table(
     sa.Column("absent_since", sa.Float),
     sa.Index("ix_pilots_hostname", "hostname", "started"),
     sa.Index("ix_pilots_batch_id", "batch_id"),
-    sa.Index(
-        "ix_pilots_live",
-        "ce",
-        "id",
-        sqlite_where=sa.text("ended IS NULL"),
-        postgresql_where=sa.text("ended IS NULL"),
-    ),
+    partial_index("ix_pilots_live", "ce", "id", where="ended IS NULL"),
     # Counts waiting and running pilots by the queue that they were submitted for.
-    sa.Index(
+    partial_index(
         "ix_pilots_queue",
         *("queue_id", "started", "ce", "processors", "memory", "submitted"),
-        sqlite_where=sa.text("ended IS NULL"),
-        postgresql_where=sa.text("ended IS NULL"),
+        where="ended IS NULL",
     ),
     # Finds a pilot that calls home.
     sa.Index("ix_pilots_secret", "secret_hash", "idx"),
     # Finds leases that are over.
-    sa.Index(
-        "ix_pilots_lease",
-        "lease_until",
-        sqlite_where=sa.text("ended IS NULL"),
-        postgresql_where=sa.text("ended IS NULL"),
-    ),
-    sa.Index(
-        "ix_pilots_leaving",
-        "ce",
-        "leave",
-        sqlite_where=sa.text("ended IS NULL AND leave <> ''"),
-        postgresql_where=sa.text("ended IS NULL AND leave <> ''"),
-    ),
-    sa.Index(
-        "ix_pilots_unbooked",
-        "id",
-        sqlite_where=sa.text(UNBOOKED),
-        postgresql_where=sa.text(UNBOOKED),
-    ),
+    partial_index("ix_pilots_lease", "lease_until", where="ended IS NULL"),
+    partial_index("ix_pilots_leaving", "ce", "leave", where="ended IS NULL AND leave <> ''"),
+    partial_index("ix_pilots_unbooked", "id", where=UNBOOKED),
 )
 
 # Core-seconds of pilots by CE, hour (its start, in seconds since 1970), owner and group.
@@ -150,12 +127,7 @@ pilot_submissions = sa.Table(
     sa.Column("wait_class", sa.Text, nullable=False, server_default=""),
     sa.Column("wait_since", sa.Float),
     sa.Index("ix_pilot_submissions_batch_id", "batch_id"),
-    sa.Index(
-        "ix_pilot_submissions_live",
-        "ce",
-        sqlite_where=sa.text("ended IS NULL"),
-        postgresql_where=sa.text("ended IS NULL"),
-    ),
+    partial_index("ix_pilot_submissions_live", "ce", where="ended IS NULL"),
 )
 
 # The last probe of each CE: a pilot that examines its node.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from pilotage.store.schema.base import POSTGRESQL_ONLY, CurrentTransaction, Id, metadata
+from pilotage.store.schema.base import POSTGRESQL_ONLY, CurrentTransaction, Id, metadata, partial_index
 
 requests = sa.Table(
     "requests",
@@ -46,11 +46,7 @@ requests = sa.Table(
     sa.UniqueConstraint("owner", "idempotency_key", name="uq_requests_key"),
     sa.Index("ix_requests_state", "state", "id"),
     sa.Index("ix_requests_owner", "owner", "id"),
-    sa.Index(
-        *("ix_requests_root", "root_id"),
-        sqlite_where=sa.text("root_id IS NOT NULL"),
-        postgresql_where=sa.text("root_id IS NOT NULL"),
-    ),
+    partial_index("ix_requests_root", "root_id", where="root_id IS NOT NULL"),
     sqlite_autoincrement=True,
 )
 

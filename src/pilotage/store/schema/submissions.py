@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from pilotage.store.schema.base import Id, metadata
+from pilotage.store.schema.base import Id, metadata, partial_index
 
 submissions = sa.Table(
     "submissions",
@@ -37,24 +37,9 @@ submissions = sa.Table(
     sa.Column("request_id", Id),
     sa.UniqueConstraint("owner", "idempotency_key", name="uq_submissions_key"),
     sa.Index("ix_submissions_owner", "owner", "id"),
-    sa.Index(
-        "ix_submissions_open",
-        "touched",
-        sqlite_where=sa.text("state <> 'closed'"),
-        postgresql_where=sa.text("state <> 'closed'"),
-    ),
-    sa.Index(
-        "ix_submissions_request",
-        "request_id",
-        sqlite_where=sa.text("request_id IS NOT NULL"),
-        postgresql_where=sa.text("request_id IS NOT NULL"),
-    ),
-    sa.Index(
-        "ix_submissions_job_group",
-        "job_group",
-        sqlite_where=sa.text("job_group <> ''"),
-        postgresql_where=sa.text("job_group <> ''"),
-    ),
+    partial_index("ix_submissions_open", "touched", where="state <> 'closed'"),
+    partial_index("ix_submissions_request", "request_id", where="request_id IS NOT NULL"),
+    partial_index("ix_submissions_job_group", "job_group", where="job_group <> ''"),
 )
 
 # Chunks: parameter rows of a submission, as they were accepted together.
@@ -70,12 +55,7 @@ submission_chunks = sa.Table(
     # Jobs created so far, in the order of their ids.
     sa.Column("made", sa.Integer, nullable=False),
     sa.Column("accepted", sa.Float, nullable=False),
-    sa.Index(
-        "ix_submission_chunks_unmade",
-        "submission_id",
-        sqlite_where=sa.text("made < count"),
-        postgresql_where=sa.text("made < count"),
-    ),
+    partial_index("ix_submission_chunks_unmade", "submission_id", where="made < count"),
 )
 
 # JSON list of a chunk's rows, kept until all its jobs are created: no accepted row is lost in a crash.

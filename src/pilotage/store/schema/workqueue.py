@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from pilotage.store.schema.base import Id, metadata
+from pilotage.store.schema.base import Id, metadata, partial_index
 
 elements = sa.Table(
     "elements",
@@ -48,22 +48,10 @@ elements = sa.Table(
     sa.Column("jobs_canceled", sa.Integer, nullable=False, server_default="0"),
     sa.Column("events_done", sa.BigInteger, nullable=False, server_default="0"),
     sa.Index("ix_elements_request", "request_id", "step", "state"),
-    sa.Index(
-        "ix_elements_available",
-        "request_id",
-        "step",
-        "location_set",
-        "id",
-        sqlite_where=sa.text("state = 'Available'"),
-        postgresql_where=sa.text("state = 'Available'"),
+    partial_index(
+        "ix_elements_available", "request_id", "step", "location_set", "id", where="state = 'Available'"
     ),
-    sa.Index(
-        "ix_elements_agent",
-        "agent_id",
-        "state",
-        sqlite_where=sa.text("agent_id IS NOT NULL"),
-        postgresql_where=sa.text("agent_id IS NOT NULL"),
-    ),
+    partial_index("ix_elements_agent", "agent_id", "state", where="agent_id IS NOT NULL"),
     sqlite_autoincrement=True,
 )
 
@@ -103,7 +91,7 @@ element_jobs = sa.Table(
     sa.Column("failure", sa.Text, nullable=False, server_default=""),
     sa.Column("message", sa.Text, nullable=False, server_default=""),
     sa.UniqueConstraint("element_id", "digest", name="uq_element_jobs_digest"),
-    sa.Index(
+    partial_index(
         "ix_element_jobs_made",
         "request_id",
         "step",
@@ -111,29 +99,17 @@ element_jobs = sa.Table(
         "agent_id",
         "avoided_sites",
         "id",
-        sqlite_where=sa.text("state = 'made'"),
-        postgresql_where=sa.text("state = 'made'"),
+        where="state = 'made'",
     ),
-    sa.Index(
-        "ix_element_jobs_cooloff",
-        "not_before",
-        sqlite_where=sa.text("state = 'cooloff'"),
-        postgresql_where=sa.text("state = 'cooloff'"),
-    ),
-    sa.Index(
-        "ix_element_jobs_job",
-        "job_id",
-        sqlite_where=sa.text("job_id IS NOT NULL"),
-        postgresql_where=sa.text("job_id IS NOT NULL"),
-    ),
+    partial_index("ix_element_jobs_cooloff", "not_before", where="state = 'cooloff'"),
+    partial_index("ix_element_jobs_job", "job_id", where="job_id IS NOT NULL"),
     # Has all columns that the progress of a request is counted by: no row is read for it.
     sa.Index(
         *("ix_element_jobs_request", "request_id", "state", "step", "site", "events", "files", "ended"),
     ),
-    sa.Index(
+    partial_index(
         *("ix_element_jobs_failed", "request_id", "step", "exit_code", "failure", "state"),
-        sqlite_where=sa.text("failure <> '' OR state = 'exhausted'"),
-        postgresql_where=sa.text("failure <> '' OR state = 'exhausted'"),
+        where="failure <> '' OR state = 'exhausted'",
     ),
     sqlite_autoincrement=True,
 )
