@@ -29,6 +29,7 @@ class Counted(Duty):
     """Counts its cycles, and is idle for the seconds of a list after each."""
 
     name = "counted"
+    every = PERIOD
 
     def __init__(self, context: Any) -> None:
         super().__init__(context)
@@ -36,9 +37,6 @@ class Counted(Duty):
         self.idle = -inf
         self.fails = False
         self.ran = asyncio.Event()
-
-    def period(self) -> float:
-        return PERIOD
 
     async def work(self) -> None:
         self.cycles += 1

@@ -10,22 +10,18 @@ from pilotage.server.duties.duty import Duty
 from pilotage.store.cluster import servers
 from pilotage.store.cluster.servers import ServerRow
 
-ADDRESS_PERIOD = 2.0
-"""Seconds between two reads of the other servers' addresses."""
-
 
 class AddressDuty(Duty):
     """Stores this server's addresses and fingerprints, and reads the other servers'."""
 
     name = "addresses"
+    every = 2.0
+    """Seconds between two reads of the other servers' addresses."""
 
     def __init__(self, context: Context, publish: Callable[[], None]) -> None:
         """`publish` is called when the other servers or their certificates have changed."""
         super().__init__(context)
         self._publish = publish
-
-    def period(self) -> float:
-        return ADDRESS_PERIOD
 
     async def work(self) -> None:
         context = self._context

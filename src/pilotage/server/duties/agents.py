@@ -7,17 +7,12 @@ from functools import partial
 from pilotage.server.duties.duty import Duty
 from pilotage.services.workqueue import expiry
 
-AGENT_PERIOD = 2.0
-"""Seconds between two cycles."""
-
 
 class AgentDuty(Duty):
     """Ends agents whose lease is over, and gives their split elements to live agents of the team."""
 
     name = lease = "agents"
-
-    def period(self) -> float:
-        return AGENT_PERIOD
+    every = 2.0
 
     async def work(self) -> None:
         context, work_queue = self._context, self._context.work.work_queue

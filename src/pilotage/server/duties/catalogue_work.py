@@ -24,8 +24,6 @@ log = logging.getLogger(__name__)
 
 Value = TypeVar("Value")
 
-PERIOD = 2.0
-"""Seconds between two looks for work."""
 OF_THE_CATALOGUE = (Unreachable, NotAuthenticated, Forbidden)
 """Errors that concern all that a catalogue is asked."""
 LONGEST_PROBLEM = 500
@@ -35,14 +33,14 @@ LONGEST_PROBLEM = 500
 class CatalogueWork(Duty):
     """Serves the catalogues that are due. One that does not answer holds up no other one."""
 
+    every = 2.0
+    """Seconds between two looks for work."""
+
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self._threads = DaemonThreads(self.name)
         self._running: dict[str, asyncio.Task[None]] = {}
         """The catalogues that are being served."""
-
-    def period(self) -> float:
-        return PERIOD
 
     @abstractmethod
     async def asked_for(self, name: str, now: float) -> float | None:

@@ -11,9 +11,6 @@ from pilotage.server.context import Context
 from pilotage.server.duties.ce import CeDuty
 from pilotage.server.duties.duty import Duty
 
-BATCH_PERIOD = 2.0
-"""Seconds between two looks at the waiting jobs. Listings are rarer: `ces.NAME.listing_period`."""
-
 LOCAL_PERIOD = 1.0
 """Seconds between two cycles of local CEs with pilots."""
 
@@ -51,14 +48,13 @@ class BatchCesDuty(CesDuty):
     """The CEs of batch systems. Each has a task of its own, so that a batch system that hangs holds up no other."""
 
     name = lease = "batch pilots"
+    every = 2.0
+    """Seconds between two looks at the waiting jobs. Listings are rarer: `ces.NAME.listing_period`."""
 
     def __init__(self, context: Context, make: Callable[[str], CeDuty]) -> None:
         super().__init__(context, make)
         self._sections: dict[str, Ce] = {}
         self._cycles: dict[str, asyncio.Task[None]] = {}
-
-    def period(self) -> float:
-        return BATCH_PERIOD
 
     async def work(self) -> None:
         """Begin the next cycle of each CE whose last one has ended."""

@@ -13,9 +13,6 @@ from pilotage.store.tables import chains, parallel_limits
 from pilotage.store.tables.chains import GateKey
 from pilotage.store.writer.transaction import Transaction
 
-PERIOD = 10.0
-"""Seconds between two cycles that nothing wakes, for rows that failed and for the work of a server that was killed."""
-
 AT_ONCE = 500
 """Rows that a step reads at once."""
 
@@ -27,6 +24,8 @@ class DependantsDuty(Duty):
     """
 
     name = "dependants"
+    every = 10.0
+    """For rows that failed, and for the work of a server that was killed."""
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
@@ -42,9 +41,6 @@ class DependantsDuty(Duty):
             wake.set()
         elif self._loop is not None:
             self._loop.call_soon_threadsafe(wake.set)
-
-    def period(self) -> float:
-        return PERIOD
 
     async def work(self) -> None:
         context, progress = self._context, 1

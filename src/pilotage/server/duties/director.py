@@ -26,9 +26,6 @@ from pilotage.services.director.unneeded import (
 )
 from pilotage.store.writer.transaction import Transaction
 
-ITERATION_CHECK = 2.0
-"""Seconds between two looks whether an iteration is due."""
-
 MAX_LOAD = 0.25
 """Maximum fraction of the event loop's time."""
 
@@ -66,15 +63,14 @@ class DirectorDuty(Duty):
 
     name = "director"
     lease = "batch pilots"
+    every = 2.0
+    """Seconds between two looks whether an iteration is due."""
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self._running: asyncio.Task[None] | None = None
         self._next = 0.0
         self._unneeded = UnneededPilots()
-
-    def period(self) -> float:
-        return ITERATION_CHECK
 
     async def work(self) -> None:
         """Begin an iteration if one is due. Raises the error of the last one."""

@@ -21,6 +21,8 @@ class Duty(ABC):
     """In `/metrics` and `status`."""
     lease: ClassVar[str] = ""
     """The lease that a server of several needs for this duty; empty: each server has this duty."""
+    every: ClassVar[float] = inf
+    """Seconds between two cycles, unless `period` calculates them."""
     aim: ClassVar[float] = SLICE_AIM
     """Seconds for the rows of one transaction on SQLite."""
 
@@ -36,9 +38,9 @@ class Duty(ABC):
         aim = self.aim if context.writer.in_loop else POSTGRESQL_AIM
         self._rows = RowByRow(context.writer, context.duties.failing.of(self.name), context.monotonic, aim)
 
-    @abstractmethod
     def period(self) -> float:
         """Seconds between two cycles that nothing wakes."""
+        return self.every
 
     @abstractmethod
     async def work(self) -> None:

@@ -17,7 +17,6 @@ from pilotage.server.duties.duty import Duty
 from pilotage.server.outside_calls import OutsideCalls
 from pilotage.store.tables import requests
 
-EMBEDDED_AGENT_PERIOD = 1.0
 IDLE = 300.0
 """Seconds without an unfinished request of its team after which the agent is ended."""
 SHORTEST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
@@ -49,6 +48,7 @@ class EmbeddedAgentDuty(Duty):
     """
 
     name = lease = "embedded agent"
+    every = 1.0
 
     def __init__(self, context: Context, home: Path) -> None:
         super().__init__(context)
@@ -59,9 +59,6 @@ class EmbeddedAgentDuty(Duty):
         self._started_at = 0.0
         self._not_before = 0.0
         self._pause = SHORTEST_PAUSE
-
-    def period(self) -> float:
-        return EMBEDDED_AGENT_PERIOD
 
     async def work(self) -> None:
         now, team = self._context.monotonic(), self._context.pool.policy.requests.agent_team

@@ -33,9 +33,6 @@ from pilotage.store.writer.transaction import Transaction
 
 log = logging.getLogger(__name__)
 
-INFORMATION_TICK = 2.0
-"""Seconds between two looks for CEs whose period is over: `ces.NAME.information_period`."""
-
 MOST_QUESTIONS = 16
 """Questions at the same time, so that a thousand CEs do not start a thousand commands at once."""
 
@@ -91,6 +88,8 @@ class InformationDuty(Duty):
 
     name = "information of batch systems"
     lease = "batch pilots"
+    every = 2.0
+    """Seconds between two looks for CEs whose period is over: `ces.NAME.information_period`."""
     local: ClassVar[bool] = False
     """It asks the local CEs instead."""
 
@@ -111,9 +110,6 @@ class InformationDuty(Duty):
         """The policy whose missing CEs have no rows any more."""
         self._times: Mapping[str, tuple[int, int]] = {}
         self._times_read = -WAITS_PERIOD
-
-    def period(self) -> float:
-        return INFORMATION_TICK
 
     async def work(self) -> None:
         """Store the answers that have come, and ask the CEs whose period is over."""

@@ -9,8 +9,6 @@ from pilotage.server.duties.duty import Duty
 from pilotage.services.workqueue.intake import take_slice
 from pilotage.store.tables import queued_requests
 
-INTAKE_PERIOD = 1.0
-"""Seconds between two cycles."""
 REQUESTS_AT_ONCE = 500
 """Requests of one query."""
 STEP = "take requests in"
@@ -20,9 +18,7 @@ class IntakeDuty(Duty):
     """Makes elements: one slice of each request in turn, so that a large request holds up no other."""
 
     name = lease = "intake"
-
-    def period(self) -> float:
-        return INTAKE_PERIOD
+    every = 1.0
 
     async def work(self) -> None:
         taken_in = set[int]()

@@ -21,13 +21,11 @@ class IntervalDuty(Duty):
     """
 
     name, lease = "intervals", "reasons"
+    every = RECORD_PERIOD
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self._looked_at = context.monotonic()
-
-    def period(self) -> float:
-        return RECORD_PERIOD
 
     async def work(self) -> None:
         context, pool = self._context, self._context.pool

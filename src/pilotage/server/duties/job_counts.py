@@ -10,9 +10,6 @@ from pilotage.server.duties.duty import Duty
 from pilotage.store.tables import job_counts
 from pilotage.store.writer.transaction import Transaction
 
-PERIOD = 1.0
-"""Seconds between two cycles. One without changes costs one small query."""
-
 CHANGES_AT_ONCE = 2000
 """Changes of one query."""
 
@@ -21,9 +18,8 @@ class JobCountsDuty(Duty):
     """Adds changes to the counters in slices. Reading is exact before and after, but cheaper after."""
 
     name = lease = "counts"
-
-    def period(self) -> float:
-        return PERIOD
+    every = 1.0
+    """Seconds between two cycles. One without changes costs one small query."""
 
     async def work(self) -> None:
         last = 0

@@ -14,9 +14,6 @@ from pilotage.services.policy import bans, site_states
 
 log = logging.getLogger(__name__)
 
-LEASE_PERIOD = 1.0
-"""Seconds between two cycles of the lease duty."""
-
 
 class LeaseDuty(Duty):
     """Sends the heartbeat first, so that leases are extended by an outage before any of them expires.
@@ -26,6 +23,8 @@ class LeaseDuty(Duty):
     """
 
     name = "leases"
+    every = 1.0
+    """Seconds between two cycles of the lease duty."""
 
     def __init__(
         self, context: Context, duty_leases: DutyLeases | None = None, longest_gap: float | None = None
@@ -37,9 +36,6 @@ class LeaseDuty(Duty):
         self._alive_at = 0.0
         self._reachable_until: float | None = None
         """When this server last certainly received messages of pilots; None: it has just started."""
-
-    def period(self) -> float:
-        return LEASE_PERIOD
 
     async def work(self) -> None:
         # One instant for the whole cycle: a pause between heartbeat and expiry must not expire leases.

@@ -18,7 +18,6 @@ from pilotage.store.tables.replicas import MovedBlock
 
 log = logging.getLogger(__name__)
 
-PERIOD = 10.0
 MOVED_AT_ONCE = 1000
 """Moved blocks that are looked at together."""
 
@@ -27,9 +26,7 @@ class LocationDuty(Duty):
     """Each step is a short transaction, so a cycle that was interrupted is continued by the next one."""
 
     name = lease = "locations"
-
-    def period(self) -> float:
-        return PERIOD
+    every = 10.0
 
     async def work(self) -> None:
         await self._follow_blocks()

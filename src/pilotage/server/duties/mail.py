@@ -20,8 +20,6 @@ from pilotage.store.writer.transaction import Transaction
 
 log = logging.getLogger(__name__)
 
-PERIOD = 30.0
-"""Seconds between two cycles. A recipient gets one mail in a cycle at most."""
 AT_ONCE = 500
 """Mails that a cycle looks at."""
 LINES = 100
@@ -40,10 +38,9 @@ class MailDuty(Duty):
     """
 
     name = lease = "mail"
+    every = 30.0
+    """Seconds between two cycles. A recipient gets one mail in a cycle at most."""
     _after = _FIRST
-
-    def period(self) -> float:
-        return PERIOD
 
     async def work(self) -> None:
         context = self._context

@@ -11,16 +11,12 @@ from pilotage.services.catalogue import outputs
 from pilotage.services.catalogue.outputs import BLOCKS_AT_ONCE, BegunBlock, BlockLimits
 from pilotage.store.writer.transaction import Transaction
 
-PERIOD = 10.0
-
 
 class OutputBlockDuty(Duty):
     """Looks at the open blocks in a thread, and closes the due ones in short transactions."""
 
     name = lease = "output blocks"
-
-    def period(self) -> float:
-        return PERIOD
+    every = 10.0
 
     async def work(self) -> None:
         context = self._context

@@ -12,14 +12,12 @@ from pilotage.server.duties.duty import Duty
 from pilotage.server.duties.duty_leases import RENEWAL_PERIOD, DutyLeases
 from pilotage.store.tables import instance
 
-CERTIFICATE_PERIOD = 1.0
-ANNOUNCEMENT_PERIOD = 2.0
-
 
 class DiskDuty(Duty):
     """Refreshes the state of the disks. After a failed write it retries a write until that succeeds."""
 
     name = "disks"
+    every = disk_space.PERIOD
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
@@ -27,9 +25,6 @@ class DiskDuty(Duty):
         self._watch = DiskWatch(
             context.disk.space, lambda: writer.acall(lambda tx: instance.write_unchanged(tx.connection))
         )
-
-    def period(self) -> float:
-        return disk_space.PERIOD
 
     async def work(self) -> None:
         await self._watch.look()
@@ -39,13 +34,11 @@ class CertificateDuty(Duty):
     """Looks for a new certificate, and warns of one that ends."""
 
     name = "certificates"
+    every = 1.0
 
     def __init__(self, context: Context, refresh: Callable[[], None]) -> None:
         super().__init__(context)
         self._refresh = refresh
-
-    def period(self) -> float:
-        return CERTIFICATE_PERIOD
 
     async def work(self) -> None:
         self._refresh()
@@ -55,14 +48,12 @@ class AnnouncementDuty(Duty):
     """Writes `server.json` again after somebody removed it: clients and pilots find the server by it."""
 
     name = "server.json"
+    every = 2.0
 
     def __init__(self, context: Context, facts: Path, write: Callable[[], None]) -> None:
         super().__init__(context)
         self._facts = facts
         self._write = write
-
-    def period(self) -> float:
-        return ANNOUNCEMENT_PERIOD
 
     async def work(self) -> None:
         if not self._facts.exists():
@@ -73,13 +64,11 @@ class RenewalDuty(Duty):
     """Claims duties for this server, and renews its leases."""
 
     name = "renewal of leases"
+    every = RENEWAL_PERIOD
 
     def __init__(self, context: Context, duty_leases: DutyLeases) -> None:
         super().__init__(context)
         self._duty_leases = duty_leases
-
-    def period(self) -> float:
-        return RENEWAL_PERIOD
 
     async def work(self) -> None:
         await self._duty_leases.renew()

@@ -30,12 +30,8 @@ MIN_POLL_PERIOD = 0.05
 RECOUNT_PERIOD = 300.0
 """Seconds between two full recounts."""
 WATCH_PERIOD = 5.0
-LIMIT_PERIOD = 1.0
 RECOUNT = "recount queues"
 PRUNE_PERIOD = 60.0
-
-ABANDONED_PERIOD = 30.0
-"""Seconds between two searches for abandoned submissions of other servers."""
 
 ABANDONED_AFTER = 60.0
 """Seconds without changes after which a partial submission counts as abandoned by its server."""
@@ -142,13 +138,11 @@ class RecountDuty(Duty):
     """Compares the counts in memory with the store, a few queues at a time. Corrects and logs differences."""
 
     name = "recount"
+    every = WATCH_PERIOD
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self._recounted_at = context.monotonic()
-
-    def period(self) -> float:
-        return WATCH_PERIOD
 
     async def work(self) -> None:
         if self._context.monotonic() - self._recounted_at < RECOUNT_PERIOD:
@@ -168,13 +162,11 @@ class ClockDuty(Duty):
     """Reads the clock of the database."""
 
     name = "clock"
+    every = WATCH_PERIOD
 
     def __init__(self, context: Context, clock: DatabaseClock) -> None:
         super().__init__(context)
         self._clock = clock
-
-    def period(self) -> float:
-        return WATCH_PERIOD
 
     async def work(self) -> None:
         await asyncio.to_thread(self._clock.set)
@@ -184,13 +176,11 @@ class ServersDuty(Duty):
     """Evicts silent servers, and deletes change rows that all servers have read."""
 
     name = lease = "servers"
+    every = WATCH_PERIOD
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self._pruned_at = context.monotonic()
-
-    def period(self) -> float:
-        return WATCH_PERIOD
 
     async def work(self) -> None:
         context = self._context
@@ -209,9 +199,8 @@ class SubmissionsDuty(Duty):
     """Finishes or deletes the submissions of servers that have ended."""
 
     name = lease = "submissions"
-
-    def period(self) -> float:
-        return ABANDONED_PERIOD
+    every = 30.0
+    """Seconds between two searches for abandoned submissions of other servers."""
 
     async def work(self) -> None:
         context, before = self._context, self._context.clock() - ABANDONED_AFTER
@@ -233,13 +222,11 @@ class LimitsDuty(Duty):
     """Stores the limits of the policy, and corrects their counts."""
 
     name = lease = "limits"
+    every = 1.0
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self._checked_at = context.monotonic()
-
-    def period(self) -> float:
-        return LIMIT_PERIOD
 
     async def work(self) -> None:
         context = self._context

@@ -9,9 +9,6 @@ from pilotage.server.duties.duty import Duty
 from pilotage.services.workqueue.propagation import Propagation
 from pilotage.store.tables import cancelling
 
-PROPAGATION_PERIOD = 0.5
-"""Seconds between two cycles. One without changed requests costs one small query."""
-
 STEP = "carry out changes of requests"
 
 
@@ -19,9 +16,8 @@ class PropagationDuty(Duty):
     """Carries out the change of one request after the other, in slices. One that fails does not stop the others."""
 
     name = lease = "propagation"
-
-    def period(self) -> float:
-        return PROPAGATION_PERIOD
+    every = 0.5
+    """Seconds between two cycles. One without changed requests costs one small query."""
 
     async def work(self) -> None:
         context = self._context

@@ -8,7 +8,6 @@ from pilotage.services.submission import chunked
 from pilotage.store.tables import submissions
 from pilotage.store.writer.transaction import Transaction
 
-QUEUE_PERIOD = 3600.0
 QUEUE_KEPT = 86400.0
 """Seconds for which an empty queue is kept."""
 
@@ -20,9 +19,7 @@ class QueueDuty(Duty):
     """
 
     name = lease = "queues"
-
-    def period(self) -> float:
-        return QUEUE_PERIOD
+    every = 3600.0
 
     async def work(self) -> None:
         pool, writer, clock = self._context.pool, self._context.writer, self._context.clock

@@ -11,8 +11,6 @@ from pilotage.outside.batch.ssh.relay import RelayState
 from pilotage.server.context import Context
 from pilotage.server.duties.duty import Duty
 
-RELAY_PERIOD = 2.0
-
 _STARTS = RelayState("", "the relay starts")
 _NO_TLS = RelayState(
     "",
@@ -30,13 +28,11 @@ class RelayDuty(Duty):
 
     name = "relays"
     lease = "batch pilots"
+    every = 2.0
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self._started = False
-
-    def period(self) -> float:
-        return RELAY_PERIOD
 
     async def work(self) -> None:
         context = self._context

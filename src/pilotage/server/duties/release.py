@@ -18,9 +18,6 @@ from pilotage.store.tables import element_jobs, releasing
 from pilotage.store.tables.element_jobs import ReleasedCount
 from pilotage.store.writer.transaction import Transaction
 
-RELEASE_PERIOD = 1.0
-"""Seconds between two cycles that nothing wakes."""
-
 AIM = 0.002
 """Seconds for one transaction on SQLite. With its commit no write takes over 5 ms."""
 
@@ -37,6 +34,8 @@ class ReleaseDuty(Duty):
     """Counts the unfinished jobs beside the writer, then releases in slices."""
 
     name = lease = "release"
+    every = 1.0
+    """Seconds between two cycles that nothing wakes."""
     aim = AIM
 
     def __init__(self, context: Context) -> None:
@@ -44,9 +43,6 @@ class ReleaseDuty(Duty):
         self._programs = ProgramCache()
         self._rng = Random(0)  # noqa: S311
         self._next_look = 0.0
-
-    def period(self) -> float:
-        return RELEASE_PERIOD
 
     async def work(self) -> None:
         context = self._context

@@ -46,6 +46,7 @@ class RetentionDuty(Duty):
     """
 
     name = lease = "retention"
+    every = retention.PERIOD
 
     def __init__(self, context: Context, logs: Path, session: Callable[[], WriterConnection | None]) -> None:
         """`logs`: the logs of local pilots. `session` opens a session beside the writer's; None: impossible."""
@@ -54,9 +55,6 @@ class RetentionDuty(Duty):
         self._session = session
         self._paces: dict[str, SlicePace] = {}
         self._last_run: dict[str, float] = {}
-
-    def period(self) -> float:
-        return retention.PERIOD
 
     async def work(self) -> None:
         await self._rows.alone("apply rules", "months", self._make_months)

@@ -15,9 +15,6 @@ from pilotage.store.tables import job_outcomes, releasing
 from pilotage.store.tables.job_outcomes import Outcome
 from pilotage.store.writer.transaction import Transaction
 
-ROLL_UP_PERIOD = 0.25
-"""Seconds between two cycles. One without ended jobs costs one small query."""
-
 REQUESTS_PER_SECOND = 50
 """Requests that are looked at by themselves, on average: their elements may have changed without an ended job."""
 
@@ -34,14 +31,13 @@ class RollUpDuty(Duty):
     """Uses the ends of jobs in slices, and advances the requests whose elements have changed."""
 
     name = lease = "roll-up"
+    every = 0.25
+    """Seconds between two cycles. One without ended jobs costs one small query."""
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self._programs = ProgramCache()
         self._next_look = 0.0
-
-    def period(self) -> float:
-        return ROLL_UP_PERIOD
 
     async def work(self) -> None:
         context = self._context

@@ -12,8 +12,6 @@ from pilotage.server.duties.duty_leases import DutyLeases
 from pilotage.services.shares import corrections
 from pilotage.store.tables import usage
 
-PRIORITY_PERIOD = 1.0
-LEDGER_PERIOD = 60.0
 NEWCOMERS_PERIOD = 10.0
 """Minimum seconds between two wake-ups of the correctors because of new entities."""
 TRIES = 3
@@ -27,13 +25,11 @@ class PriorityDuty(Duty):
     """
 
     name = "priorities"
+    every = 1.0
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self._newcomers_at = 0.0
-
-    def period(self) -> float:
-        return PRIORITY_PERIOD
 
     async def work(self) -> None:
         pool, writer = self._context.pool, self._context.writer
@@ -89,13 +85,11 @@ class LedgerDuty(Duty):
     """Updates the ledger for reports from the store, if another server computes the corrections."""
 
     name = "ledger"
+    every = 60.0
 
     def __init__(self, context: Context, duty_leases: DutyLeases) -> None:
         super().__init__(context)
         self._duty_leases = duty_leases
-
-    def period(self) -> float:
-        return LEDGER_PERIOD
 
     async def work(self) -> None:
         context = self._context

@@ -8,23 +8,19 @@ from pilotage.server.context import Context
 from pilotage.server.daemon_threads import DaemonThreads
 from pilotage.server.duties.duty import Duty
 
-PERIOD = 60.0
-"""Seconds between two questions to a place."""
-
 
 class StorageDuty(Duty):
     """Keeps the states of S3 places. Each server asks for itself, since it makes addresses by its own key."""
 
     name = "storage"
+    every = 60.0
+    """Seconds between two questions to a place."""
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self._threads = DaemonThreads(self.name)
         self._running: dict[str, asyncio.Future[str]] = {}
         """The places that are being asked."""
-
-    def period(self) -> float:
-        return PERIOD
 
     async def work(self) -> None:
         context = self._context
