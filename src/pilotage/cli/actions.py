@@ -24,8 +24,8 @@ from pilotage.core.plurals import plural
 if TYPE_CHECKING:
     from pilotage.wire.jobs import ActionResponse, Selection
 
-DryRunOption = Annotated[bool, CommandOption("Only print the number of jobs", names="--dry-run")]
-ReasonOption = Annotated[str, CommandOption("Reason to record in the job events", "TEXT", names="--reason")]
+DryRunOption = Annotated[bool, CommandOption("Only print the number of jobs")]
+ReasonOption = Annotated[str, CommandOption("Reason to record in the job events", "TEXT")]
 YesOption = Annotated[bool, CommandOption("Do not ask for confirmation", names="-y --yes")]
 
 PAST = {

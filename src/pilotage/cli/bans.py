@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from pilotage.wire.bans import BanSummary
 
 UserArgument = Annotated[str, CommandArgument("A user of the policy", "USER")]
-SiteOption = Annotated[str, CommandOption("Only at this site; otherwise at all", "NAME", names="--site")]
-ReasonOption = Annotated[str, CommandOption("Reason to record", "TEXT", names="--reason")]
+SiteOption = Annotated[str, CommandOption("Only at this site; otherwise at all", "NAME")]
+ReasonOption = Annotated[str, CommandOption("Reason to record", "TEXT")]
 
 
 @connected

@@ -13,8 +13,8 @@ from pilotage.cli.time_format import format_instant, parse_duration
 if TYPE_CHECKING:
     from pilotage.wire.intervals import SharePoint
 
-Since = Annotated[str, CommandOption("Length of the period, up to now: 7d, 12h", "SPAN", names="--since")]
-Points = Annotated[int, CommandOption("Parts of the period, at most", "N", names="--points", min=1, max=50)]
+Since = Annotated[str, CommandOption("Length of the period, up to now: 7d, 12h", "SPAN")]
+Points = Annotated[int, CommandOption("Parts of the period, at most", "N", min=1, max=50)]
 
 
 @connected

@@ -27,7 +27,7 @@ IdsArgument = Annotated[list[str] | None, CommandArgument("Job ids: 12, 12-40 or
 SubmissionOption = Annotated[
     int | None, CommandOption("Jobs of this submission", "N", names="-s --submission", min=1)
 ]
-OwnerOption = Annotated[str | None, CommandOption("Jobs of this user", "USER", names="--owner")]
+OwnerOption = Annotated[str | None, CommandOption("Jobs of this user", "USER")]
 
 
 @dataclass(frozen=True, kw_only=True)

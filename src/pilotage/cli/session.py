@@ -25,19 +25,11 @@ LONG_PATIENCE = 600.0
 
 HomeOption = Annotated[
     Path | None,
-    CommandOption(
-        "Home folder of the server; default ~/.pilotage", "DIR", names="--home", envvar="PILOTAGE_HOME"
-    ),
+    CommandOption("Home folder of the server; default ~/.pilotage", "DIR", envvar="PILOTAGE_HOME"),
 ]
-ServerOption = Annotated[
-    str | None,
-    CommandOption("Address of the server", "URL", names="--server", envvar="PILOTAGE_SERVER"),
-]
+ServerOption = Annotated[str | None, CommandOption("Address of the server", "URL", envvar="PILOTAGE_SERVER")]
 TokenFileOption = Annotated[
-    Path | None,
-    CommandOption(
-        "Token file; default HOME/token", "FILE", names="--token-file", envvar="PILOTAGE_TOKEN_FILE"
-    ),
+    Path | None, CommandOption("Token file; default HOME/token", "FILE", envvar="PILOTAGE_TOKEN_FILE")
 ]
 JsonOption = Annotated[bool, CommandOption("Print one JSON document and nothing else", names="--json")]
 LimitOption = Annotated[
@@ -45,7 +37,6 @@ LimitOption = Annotated[
     CommandOption(
         "Maximum number of rows; 0 for all. Default: all, but the first ones only on a terminal",
         "N",
-        names="--limit",
         min=0,
         max=1_000_000_000,
     ),

@@ -16,14 +16,10 @@ if TYPE_CHECKING:
     from pilotage.wire.sites import SiteSummary
 
 NameArgument = Annotated[str, CommandArgument("A site of the policy", "NAME")]
-ReasonOption = Annotated[str, CommandOption("Reason to record", "TEXT", names="--reason")]
+ReasonOption = Annotated[str, CommandOption("Reason to record", "TEXT")]
 UntilOption = Annotated[
     str,
-    CommandOption(
-        "When the site becomes normal again: in 90m, 2h, 3d, or a date; otherwise never",
-        "TIME",
-        names="--until",
-    ),
+    CommandOption("When the site becomes normal again: in 90m, 2h, 3d, or a date; otherwise never", "TIME"),
 ]
 
 

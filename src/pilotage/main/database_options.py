@@ -29,9 +29,7 @@ UrlOption = Annotated[
 ]
 PgBinOption = Annotated[
     Path | None,
-    CommandOption(
-        "Folder of pg_dump and pg_restore; default: PATH", "DIR", names="--pg-bin", envvar="PILOTAGE_PG_BIN"
-    ),
+    CommandOption("Folder of pg_dump and pg_restore; default: PATH", "DIR", envvar="PILOTAGE_PG_BIN"),
 ]
 DEFAULT_HOME = Path("~/.pilotage")
 

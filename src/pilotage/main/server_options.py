@@ -94,7 +94,6 @@ CollectorOption = Annotated[
     CommandOption(
         "Send spans of submissions and their jobs to this collector of OpenTelemetry",
         "URL",
-        names="--otlp",
         envvar="PILOTAGE_OTLP",
     ),
 ]

@@ -28,17 +28,12 @@ INTERRUPTED: Final = 130
 FAILED_RUNS: Final = 70
 
 TraceOption = Annotated[
-    Path,
-    CommandOption(
-        "Trace in the Standard Workload Format (.swf), also compressed by gzip", "FILE", names="--trace"
-    ),
+    Path, CommandOption("Trace in the Standard Workload Format (.swf), also compressed by gzip", "FILE")
 ]
 RunTraceOption = Annotated[
     Path | None,
     CommandOption(
-        "Trace in the Standard Workload Format (.swf), also compressed by gzip; or give --history",
-        "FILE",
-        names="--trace",
+        "Trace in the Standard Workload Format (.swf), also compressed by gzip; or give --history", "FILE"
     ),
 ]
 HistoryOption = Annotated[
@@ -46,7 +41,6 @@ HistoryOption = Annotated[
     CommandOption(
         "Record of a server's own work (`twin record`), or a period such as 30d, which is asked of the server",
         "FILE|TIME",
-        names="--history",
     ),
 ]
 MemoryUnitOption = Annotated[
@@ -54,28 +48,18 @@ MemoryUnitOption = Annotated[
     CommandOption(
         "Unit of requested memory in the trace: kb-per-processor (the format's), bytes, none (not read)",
         "UNIT",
-        names="--memory-unit",
     ),
 ]
-CesOption = Annotated[
-    Path | None,
-    CommandOption("CEs with their nodes, waits and failures (TOML)", "FILE", names="--ces"),
-]
+CesOption = Annotated[Path | None, CommandOption("CEs with their nodes, waits and failures (TOML)", "FILE")]
 CoresOption = Annotated[
     int,
     CommandOption(
-        "Cores of one CE, instead of --ces; default: MaxProcs of the trace",
-        "N",
-        names="--cores",
-        min=0,
-        max=1_000_000,
+        "Cores of one CE, instead of --ces; default: MaxProcs of the trace", "N", min=0, max=1_000_000
     ),
 ]
 ShareOption = Annotated[
     list[str] | None,
-    CommandOption(
-        "Share of a group in the default policy; all others have 1000", "GROUP=NUMBER", names="--share"
-    ),
+    CommandOption("Share of a group in the default policy; all others have 1000", "GROUP=NUMBER"),
 ]
 
 

@@ -10,51 +10,38 @@ TypeArgument = Annotated[
     str,
     CommandArgument("slurm, sge, arc or another batch system, or local (this machine)", "TYPE"),
 ]
-NameOption = Annotated[str | None, CommandOption("Name of the CE; default: TYPE", "NAME", names="--name")]
-SiteOption = Annotated[
-    str, CommandOption("Site of the CE; default: the only site of the policy", "SITE", names="--site")
-]
+NameOption = Annotated[str | None, CommandOption("Name of the CE; default: TYPE", "NAME")]
+SiteOption = Annotated[str, CommandOption("Site of the CE; default: the only site of the policy", "SITE")]
 OwnersOption = Annotated[
-    str,
-    CommandOption("Whose jobs run there: the owner of the home, or all", "home|any", names="--owners"),
+    str, CommandOption("Whose jobs run there: the owner of the home, or all", "home|any")
 ]
 
 ReachOption = Annotated[
     str,
-    CommandOption(
-        "Where the batch system's commands run; default: on the server's machine",
-        '"ssh HOST"',
-        names="--reach",
-    ),
+    CommandOption("Where the batch system's commands run; default: on the server's machine", '"ssh HOST"'),
 ]
 RelayOption = Annotated[
     str,
     CommandOption(
-        "Let pilots reach the server through the host of --reach, by its own name or as HOST",
-        "auto|HOST",
-        names="--relay",
+        "Let pilots reach the server through the host of --reach, by its own name or as HOST", "auto|HOST"
     ),
 ]
 
 # Keys of [ces.NAME.TYPE]
 
-PartitionOption = Annotated[
-    str, CommandOption("Partition or queue; default: that of the cluster", "NAME", names="--partition")
-]
+PartitionOption = Annotated[str, CommandOption("Partition or queue; default: that of the cluster", "NAME")]
 UrlOption = Annotated[
     str,
     CommandOption("ARC: address of the CE, such as https://ce.example.org:443/arex", "URL", names="--url"),
 ]
 ConfOption = Annotated[
-    str,
-    CommandOption("Slurm: slurm.conf of the cluster; default: that of the server", "FILE", names="--conf"),
+    str, CommandOption("Slurm: slurm.conf of the cluster; default: that of the server", "FILE")
 ]
-AccountOption = Annotated[str, CommandOption("Account to charge", "NAME", names="--account")]
-QosOption = Annotated[str, CommandOption("Slurm: quality of service", "NAME", names="--qos")]
-ConstraintOption = Annotated[str, CommandOption("Slurm: node features", "TEXT", names="--constraint")]
+AccountOption = Annotated[str, CommandOption("Account to charge", "NAME")]
+QosOption = Annotated[str, CommandOption("Slurm: quality of service", "NAME")]
+ConstraintOption = Annotated[str, CommandOption("Slurm: node features", "TEXT")]
 LogFolderOption = Annotated[
-    str,
-    CommandOption("Existing folder on nodes and server for pilots' output", "DIR", names="--log-folder"),
+    str, CommandOption("Existing folder on nodes and server for pilots' output", "DIR")
 ]
 SetOption = Annotated[
     list[str] | None,
@@ -64,28 +51,17 @@ SetOption = Annotated[
 # The size and the number of its pilots
 
 ProcessorsOption = Annotated[
-    int | None,
-    CommandOption(
-        "Cores of each pilot; for local: of all pilots, 0 for all", "N", names="--processors", min=0
-    ),
+    int | None, CommandOption("Cores of each pilot; for local: of all pilots, 0 for all", "N", min=0)
 ]
-MemoryOption = Annotated[
-    int | None,
-    CommandOption("Memory of each pilot; for local: of all", "MB", names="--memory", min=0),
-]
+MemoryOption = Annotated[int | None, CommandOption("Memory of each pilot; for local: of all", "MB", min=0)]
 WallOption = Annotated[
-    str | None,
-    CommandOption("Lifetime of a pilot, such as 12h; default: up to a day", "TIME", names="--wall"),
+    str | None, CommandOption("Lifetime of a pilot, such as 12h; default: up to a day", "TIME")
 ]
 MaxWaitingOption = Annotated[
-    int | None,
-    CommandOption("Pilots that may wait in a batch system; default 5", "N", names="--max-waiting", min=0),
+    int | None, CommandOption("Pilots that may wait in a batch system; default 5", "N", min=0)
 ]
 MaxRunningOption = Annotated[
-    int | None,
-    CommandOption("Pilots of a batch system at the same time; default 20", "N", names="--max-running", min=0),
+    int | None, CommandOption("Pilots of a batch system at the same time; default 20", "N", min=0)
 ]
 
-DryRunOption = Annotated[
-    bool, CommandOption("Show the change of the policy without applying it", names="--dry-run")
-]
+DryRunOption = Annotated[bool, CommandOption("Show the change of the policy without applying it")]

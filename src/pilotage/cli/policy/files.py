@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pilotage.core.policy.dirac_cfg import ImportedPolicy
 
 FileArgument = Annotated[str, CommandArgument("Policy file (TOML); - for standard input", "FILE")]
-ForceOption = Annotated[bool, CommandOption("Overwrite an existing file", names="--force")]
+ForceOption = Annotated[bool, CommandOption("Overwrite an existing file")]
 
 SHOWN = 100
 """Maximum number of unconverted entries to print; --json has all."""

@@ -19,18 +19,10 @@ if TYPE_CHECKING:
 MAX_VERSION = 10**15
 """Upper bound of version numbers."""
 
-ReasonOption = Annotated[
-    str, CommandOption("Reason to record in the policy history", "TEXT", names="--reason")
-]
+ReasonOption = Annotated[str, CommandOption("Reason to record in the policy history", "TEXT")]
 ExpectOption = Annotated[
     int | None,
-    CommandOption(
-        "Fail with exit code 5 unless this version is in force",
-        "VERSION",
-        names="--expect",
-        min=1,
-        max=MAX_VERSION,
-    ),
+    CommandOption("Fail with exit code 5 unless this version is in force", "VERSION", min=1, max=MAX_VERSION),
 ]
 
 

@@ -45,22 +45,13 @@ IdsArgument = Annotated[
     list[int] | None,
     CommandArgument("Numbers of requests; none: a filter chooses them", "[REQUEST]..."),
 ]
-ReasonOption = Annotated[str, CommandOption("Reason to record", "TEXT", names="--reason")]
-KeyOption = Annotated[
-    str,
-    CommandOption("Submit only once with this key, however often it is sent", "TEXT", names="--key"),
-]
-SitesOption = Annotated[
-    str | None, CommandOption("Sites, separated by commas; ANY: all", "NAMES", names="--sites")
-]
-BannedOption = Annotated[
-    str | None, CommandOption("Banned sites; empty: none", "NAMES", names="--banned-sites")
-]
+ReasonOption = Annotated[str, CommandOption("Reason to record", "TEXT")]
+KeyOption = Annotated[str, CommandOption("Submit only once with this key, however often it is sent", "TEXT")]
+SitesOption = Annotated[str | None, CommandOption("Sites, separated by commas; ANY: all", "NAMES")]
+BannedOption = Annotated[str | None, CommandOption("Banned sites; empty: none", "NAMES")]
 ProgramOption = Annotated[
     list[str] | None,
-    CommandOption(
-        "File that replaces the program's file of its name, or of NAME: FILE=NAME", "FILE", names="--program"
-    ),
+    CommandOption("File that replaces the program's file of its name, or of NAME: FILE=NAME", "FILE"),
 ]
 TrustInputOption = Annotated[
     bool | None,
