@@ -6,12 +6,13 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from pilotage import wire
-from pilotage.client.agents import AgentMethods
 from pilotage.client.answers import decode
-from pilotage.client.typed_requests import verb, verb_on
+from pilotage.client.typed_requests import TypedRequests, verb, verb_on
+from pilotage.core.errors import NotFound
 from pilotage.wire.queries import EndedQuery, PageQuery
 
 if TYPE_CHECKING:
+    from pilotage.wire.agents import AgentSummary
     from pilotage.wire.bans import BanSummary
     from pilotage.wire.ces import BatchSystem
     from pilotage.wire.history import EndedJobsPage
@@ -20,8 +21,25 @@ if TYPE_CHECKING:
     from pilotage.wire.policy import PolicyVersion
 
 
-class AdministrationMethods(AgentMethods):
-    """Methods of the client that only administrators may call."""
+class AdministrationMethods(TypedRequests):
+    """Methods of the client for administrators, and for people who look after agents."""
+
+    def agents(self, *, everything: bool = False) -> list[AgentSummary]:
+        """Return the agents with their elements and jobs; with `everything` ended ones too."""
+        return self.call(wire.agents.LIST_AGENTS, EndedQuery(everything)).agents
+
+    def agent(self, name: str) -> AgentSummary:
+        """Return one agent, also if it has ended. Raises NotFound."""
+        for agent in self.agents(everything=True):
+            if agent.name == name:
+                return agent
+        raise NotFound(f"there is no agent {name}", hint="see `pilotage agent list --all`")
+
+    drain_agent = verb(lambda: wire.agents.DRAIN_AGENT)
+
+    enable_agent = verb(lambda: wire.agents.ENABLE_AGENT)
+
+    remove_agent = verb(lambda: wire.agents.REMOVE_AGENT)
 
     enable_ce = verb(lambda: wire.ces.ENABLE_CE)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pilotage.services.pool.other_folders import REMEMBERED
+from pilotage.services.pool.offer_state import REMEMBERED
 from pilotage.services.submission.warnings import submission_warnings
 from tests.unit.services.bench import POLICY, Bench
 from tests.unit.services.test_why import why_job
