@@ -11,6 +11,7 @@ from pilotage.cli.console import Column
 from pilotage.cli.parser import CommandOption
 from pilotage.cli.session import Session, connected
 from pilotage.cli.time_format import format_instant, parse_duration
+from pilotage.core.jobs.durations import format_hours
 
 if TYPE_CHECKING:
     from pilotage.wire.costs import CostRow
@@ -59,14 +60,6 @@ def cost(
 
 def _cells(row: CostRow, terminal: bool, name: str = "") -> Sequence[object]:
     amounts = (row.payload, row.startup, row.idle, row.lost, row.total)
-    shown = [_hours(amount) if terminal else f"{amount:.3f}" for amount in amounts]
+    shown = [format_hours(amount) if terminal else f"{amount:.3f}" for amount in amounts]
     efficiency = "-" if row.efficiency is None else f"{row.efficiency:.1%}"
     return (name or row.name or NOBODY, *shown, efficiency)
-
-
-def _hours(seconds: float) -> str:
-    """Core-hours with three digits, for people."""
-    hours = seconds / 3600
-    if hours >= 100:
-        return f"{hours:,.0f}"
-    return f"{hours:.1f}" if hours >= 10 else f"{hours:.2f}" if hours >= 0.1 or not hours else f"{hours:.4f}"

@@ -16,7 +16,7 @@ colour: {colour}
 """
 JDL = 'Executable = "/bin/true"; Colour = "{colour}";'
 FIELD = """\
-    Field("colour", ("Colour",), "choice", "The colour of its bar.", choices=("red", "green")),
+    Field("colour", "choice", "The colour of its bar.", choices=("red", "green")),
 """
 MESSAGES = '''\
 """Messages about medals."""

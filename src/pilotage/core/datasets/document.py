@@ -7,15 +7,14 @@ mistakes is read once.
 from __future__ import annotations
 
 import json
-import math
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 from pilotage.core.errors import InvalidInput, TooLarge
+from pilotage.core.jobs.parsers import read_json
 from pilotage.core.jobs.yaml_reader import paths_with_lines, read_mapping
-from pilotage.core.nesting import check_brackets
 
 MAX_TEXT: Final = 16 * 1024 * 1024
 """Characters of a text."""
@@ -60,35 +59,6 @@ def lines_of(text: str, kind: str, paths: Iterable[Path]) -> dict[Path, int]:
 
 
 # --- JSON
-
-
-def read_json(text: str) -> Any:
-    """A JSON value: no name is given twice, and its numbers are finite."""
-
-    def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
-        mapping = dict(items)
-        if len(mapping) != len(items):
-            seen: set[str] = set()
-            for name, _ in items:
-                if name in seen:
-                    raise InvalidInput(f"{name!r} is given twice")
-                seen.add(name)
-        return mapping
-
-    def real(digits: str) -> float:
-        value = float(digits)
-        return value if math.isfinite(value) else constant(digits)
-
-    def constant(name: str) -> NoReturn:
-        raise InvalidInput(f"{name} is not a finite number")
-
-    check_brackets(text)
-    try:
-        return json.loads(text, object_pairs_hook=pairs, parse_constant=constant, parse_float=real)
-    except json.JSONDecodeError as error:
-        raise InvalidInput(f"invalid JSON: {error.msg}", line=error.lineno, column=error.colno) from error
-    except (RecursionError, ValueError) as error:
-        raise InvalidInput("invalid JSON: a number is too long") from error
 
 
 def _read_json_mapping(text: str, noun: str) -> dict[str, Any]:

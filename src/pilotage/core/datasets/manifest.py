@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from pilotage.core.datasets.arrangement import common_folder
-from pilotage.core.datasets.document import Path, check_length, lines_of, read_document, read_json
+from pilotage.core.datasets.document import Path, check_length, lines_of, read_document
 from pilotage.core.datasets.facts import (
     MAX_EVENTS,
     MAX_SIZE,
@@ -28,6 +28,7 @@ from pilotage.core.datasets.facts import (
     check_replica,
 )
 from pilotage.core.errors import MISTAKES_TOLD, InvalidInput, check_mistakes
+from pilotage.core.jobs.parsers import read_json
 
 KINDS: Final = {
     ".toml": "toml", ".yaml": "yaml", ".yml": "yaml", ".json": "json", ".jsonl": "jsonl", ".ndjson": "jsonl",

@@ -37,3 +37,11 @@ def format_duration(seconds: float) -> str:
     if seconds < 129_600:
         return f"{seconds / 3600:.1f}".removesuffix(".0") + " h"
     return f"{seconds / 86400:.1f}".removesuffix(".0") + " d"
+
+
+def format_hours(seconds: float) -> str:
+    """Seconds, or core-seconds, as hours with three digits."""
+    hours = seconds / 3600
+    if hours >= 100:
+        return f"{hours:,.0f}"
+    return f"{hours:.1f}" if hours >= 10 else f"{hours:.2f}" if hours >= 0.1 or not hours else f"{hours:.4f}"

@@ -113,6 +113,14 @@ def mapping_from_text(text: str, kind: str) -> Mapping[str, Any]:
 
 def _read_json(text: str) -> Mapping[str, Any]:
     _check_size(text)
+    loaded = read_json(text)
+    if not isinstance(loaded, dict):
+        raise InvalidInput("a job description must be one JSON object")
+    return loaded
+
+
+def read_json(text: str) -> Any:
+    """A JSON value: no name is given twice, and its numbers are finite."""
 
     def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
         seen: dict[str, Any] = {}
@@ -131,14 +139,11 @@ def _read_json(text: str) -> Mapping[str, Any]:
 
     check_brackets(text)
     try:
-        loaded = json.loads(text, object_pairs_hook=pairs, parse_constant=constant, parse_float=real)
+        return json.loads(text, object_pairs_hook=pairs, parse_constant=constant, parse_float=real)
     except json.JSONDecodeError as error:
         raise InvalidInput(f"invalid JSON: {error.msg}", line=error.lineno, column=error.colno) from error
     except (RecursionError, ValueError) as error:
         raise InvalidInput("invalid JSON: a number is too long") from error
-    if not isinstance(loaded, dict):
-        raise InvalidInput("a job description must be one JSON object")
-    return loaded
 
 
 def from_yaml(text: str) -> Submission:

@@ -37,7 +37,7 @@ class SpecificationField:
 
 
 def _field(name: str, kind: str, meaning: str, default: Any = REQUIRED, **facts: Any) -> SpecificationField:
-    return SpecificationField(Field(name, (), kind, meaning, **facts), default)
+    return SpecificationField(Field(name, kind, meaning, **facts), default)
 
 
 REQUEST: Final = (

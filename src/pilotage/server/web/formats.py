@@ -89,20 +89,6 @@ def count(number: float) -> str:
     return f"{number:,.0f}"
 
 
-def hours(seconds: float) -> str:
-    """Seconds, or core-seconds, as hours with three digits."""
-    number = seconds / 3600
-    if number >= 100:
-        return f"{number:,.0f}"
-    return (
-        f"{number:.1f}"
-        if number >= 10
-        else f"{number:.2f}"
-        if number >= 0.1 or not number
-        else f"{number:.4f}"
-    )
-
-
 def percent(part: float | None) -> str:
     return "" if part is None else f"{part:.1%}"
 

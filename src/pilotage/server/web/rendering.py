@@ -6,6 +6,7 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from pilotage.core.jobs.durations import format_hours
 from pilotage.core.plurals import plural
 from pilotage.server.web import formats
 from pilotage.server.web.assets import Assets
@@ -42,7 +43,7 @@ def make_templates(assets: Assets) -> Environment:
         tone=formats.tone,
         instant=formats.instant,
         count=formats.count,
-        hours=formats.hours,
+        hours=format_hours,
         percent=formats.percent,
     )
     templates.globals.update(asset=assets.hashed, plural=plural)

@@ -8,8 +8,8 @@ from urllib.parse import urlencode
 from starlette.responses import Response
 
 from pilotage.core.errors import NotFound
+from pilotage.core.jobs.durations import format_hours
 from pilotage.core.plurals import plural
-from pilotage.server.web import formats
 from pilotage.server.web.change_form import ChangeForm, ask_first
 from pilotage.server.web.charts import Chart, ChartBar, ChartPart
 from pilotage.server.web.page import PageRouter
@@ -148,7 +148,7 @@ def cost_chart(report: CostReport, of: str, *, ce_pages: bool = False) -> Chart:
         "core-hour",
         _COST_PARTS,
         [_cost_bar(row, ce_pages=ce_pages) for row in rows],
-        amount=formats.hours,
+        amount=format_hours,
         note="The CSV file has core-seconds.",
     )
 

@@ -7,8 +7,8 @@ from urllib.parse import urlencode
 
 from starlette.responses import Response
 
+from pilotage.core.jobs.durations import format_hours
 from pilotage.core.queues.wait_reason import Reason
-from pilotage.server.web import formats
 from pilotage.server.web.charts import TONES, Chart, ChartBar, ChartPart
 from pilotage.server.web.page import PageRouter
 from pilotage.server.web.periods import PERIODS, interval_of, part_label, period_name, utc_words
@@ -207,7 +207,7 @@ def history_chart(history: Sequence[Waited], now: float) -> Chart:
         "hour",
         [ChartPart("hours", "busy")],
         bars,
-        amount=formats.hours,
+        amount=format_hours,
         note="The CSV file has seconds.",
     )
 
