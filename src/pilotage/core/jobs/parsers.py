@@ -126,7 +126,7 @@ def read_json(text: str) -> Any:
         seen: dict[str, Any] = {}
         for name, value in items:
             if name in seen:
-                raise InvalidInput(f"{name!r} is given twice", field=name)
+                raise InvalidInput(f"{name!r} is given twice")
             seen[name] = value
         return seen
 
