@@ -8,6 +8,7 @@ import pytest
 
 from pilotage.store.tables import accounted, audit_log, usage
 from pilotage.store.tables.audit_log import MOST_TEXT, AuditRow
+from pilotage.wire.attempts import JobAttempt
 from tests.contract.stores import fill
 
 
@@ -46,14 +47,14 @@ def test_pages_of_ended_attempts_have_each_one_once(filled: Any) -> None:
 
 
 def test_attempts_of_jobs_have_the_wall_time_that_usage_counts(filled: Any) -> None:
-    rows = usage.attempts_of(filled, [4, 1])
+    rows = usage.attempts_of(filled, [4, 1], JobAttempt)
     assert [(row.job, row.attempt, row.wall, row.outcome) for row in rows] == [
         (1, 1, 10.0, "applied"),
         (1, 2, 4.0, "applied"),
         (4, 1, 0.0, ""),
     ]
     [account] = [row for row in usage.usage_by_account(filled, 0.0, 25.0) if row.owner == "alice"]
-    ended = usage.attempts_of(filled, [1, 2])
+    ended = usage.attempts_of(filled, [1, 2], JobAttempt)
     assert account.core_wall == sum(row.wall * row.processors for row in ended)
 
 

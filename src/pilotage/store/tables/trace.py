@@ -30,13 +30,13 @@ class TracedPilotRow(NamedTuple):
 
 
 class TracedAttempt(NamedTuple):
-    """An attempt at a job in such a pilot."""
+    """An attempt at a job in such a pilot. It has the fields of `wire.trace.TracedJob`."""
 
-    pilot: PilotId
     job: int
     epoch: int
     owner: str
     group: str
+    pilot: PilotId
     started: float
     ended: float | None
     outcome: str

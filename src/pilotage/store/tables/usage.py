@@ -14,7 +14,7 @@ from pilotage.core.shares.correction import Memory
 from pilotage.core.shares.use import Entity, Ledger, Outage, UseBucket
 from pilotage.store.engine.bulk_statements import delete, insert
 from pilotage.store.engine.connection import Connection, in_list
-from pilotage.store.engine.rows import columns
+from pilotage.store.engine.rows import Made, columns
 from pilotage.store.tables import attempts
 
 BATCH_SIZE = 50_000
@@ -225,44 +225,23 @@ def usage_by_account(
     return sorted(AccountUsage(*row) for row in connection.execute(sql, values))
 
 
-class AttemptUse(NamedTuple):
-    """One attempt of a job with its use. It has the fields of `wire.attempts.JobAttempt`."""
-
-    job: int
-    attempt: int
-    site: str
-    ce: str
-    started: float
-    ended: float | None
-    outcome: str
-    exit_code: int | None
-    failure: str
-    wall: float
-    cpu: float
-    processors: int
-
-
-_ATTEMPT_USE = columns(
-    AttemptUse,
-    "a.",
-    job="a.job_id",
-    site="coalesce(p.site, a.site)",
-    ce="coalesce(p.ce, '')",
-    started="a.started",
-    ended="a.ended",
-    outcome="coalesce(a.outcome, '')",
-    wall="a.used_wall",
-)
-
-
-def attempts_of(connection: Connection, jobs: Sequence[int]) -> list[AttemptUse]:
-    """The confirmed attempts of these jobs, by job and epoch."""
+def attempts_of(connection: Connection, jobs: Sequence[int], kind: type[Made]) -> list[Made]:
+    """The confirmed attempts of these jobs with their use, by job and epoch, as objects with the fields of `kind`."""
+    listed = columns(
+        kind,
+        "a.",
+        job="a.job_id",
+        site="coalesce(p.site, a.site)",
+        ce="coalesce(p.ce, '')",
+        outcome="coalesce(a.outcome, '')",
+        wall="a.used_wall",
+    )
     condition, values = in_list(connection, "job_id", jobs)
     sql = (
-        f"SELECT {_ATTEMPT_USE} FROM (SELECT *, {WALL} AS used_wall FROM attempts WHERE {condition}) a"
+        f"SELECT {listed} FROM (SELECT *, {WALL} AS used_wall FROM attempts WHERE {condition}) a"
         " LEFT JOIN pilots p ON p.id = a.pilot_id ORDER BY a.job_id, a.epoch"
     )
-    return [AttemptUse(*row) for row in connection.execute(sql, (values,))]
+    return [kind(*row) for row in connection.execute(sql, (values,))]
 
 
 def attempt_counts(connection: Connection, begin: float, end: float) -> dict[Entity, int]:

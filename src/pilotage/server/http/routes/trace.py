@@ -38,19 +38,6 @@ def trace(asked: TraceQuery, context: TheContext, caller: TheCaller) -> Trace:
     attempts = rows.attempts_of(connection, pilots, at, MOST_JOBS)
     return Trace(
         [TracedPilot(*pilot[:-1]) for pilot in pilots],
-        [
-            TracedJob(
-                attempt.job,
-                attempt.epoch,
-                attempt.owner,
-                attempt.group,
-                attempt.pilot,
-                attempt.started,
-                attempt.ended,
-                attempt.outcome,
-                attempt.processors,
-            )
-            for attempt in attempts
-        ],
+        [TracedJob(*attempt) for attempt in attempts],
         complete=len(attempts) < MOST_JOBS,
     )
