@@ -40,6 +40,11 @@ class BatchDaemons:
         """The process of the controller."""
         return self._daemons[self.controller].pid
 
+    def is_alive(self) -> bool:
+        """Whether the controller runs."""
+        process = self._daemons.get(self.controller)
+        return process is not None and process.poll() is None
+
     def kill(self, daemon: str = "") -> None:
         """End a daemon, by default the controller, with SIGKILL, unless it has ended so already."""
         process = self._daemons.pop(daemon or self.controller)

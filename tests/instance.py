@@ -25,6 +25,7 @@ from pilotage.client import Client
 from pilotage.outside.batch.local import LocalBatch
 from pilotage.outside.batch.submission import NativeState
 from pilotage.wire.jobs import JobSummary
+from pilotage.wire.pool import PilotSummary
 from tests import failure_reports, forked, writer_guard
 from tests.deadlines import PATIENCE
 from tests.forked import ForkedProcess
@@ -202,7 +203,7 @@ class Instance:
             text=True,
             capture_output=True,
             stdin=given,
-            **{"timeout": 120, **more},
+            **{"timeout": PATIENCE, **more},
         )
 
     def kill_server(self) -> None:
@@ -230,7 +231,7 @@ class Instance:
     def job(self, job: int) -> JobSummary:
         return self.client().job(job).job
 
-    def reaches(self, job: int, *states: str, within: float = 120.0) -> JobSummary:
+    def reaches(self, job: int, *states: str, within: float = PATIENCE) -> JobSummary:
         """Wait for a job to be in one of `states`."""
 
         def look() -> JobSummary | None:
@@ -238,6 +239,12 @@ class Instance:
             return summary if summary.state in states else None
 
         return until(look, within, f"job {job} in {states}")
+
+    def pilot_of(self, job: int) -> PilotSummary:
+        """The pilot that runs a job. Others may live beside it: the director submits before a pilot has the job."""
+        client = self.client()
+        number = until(lambda: client.job(job).job.pilot, what=f"a pilot of job {job}")
+        return client.pilot(number).pilot
 
     def pilot_pids(self) -> list[int]:
         """The processes of the local pilots that the server has started: their guardians."""

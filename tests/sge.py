@@ -135,6 +135,11 @@ class GridEngine(BatchDaemons):
             return ""
         return done.stdout
 
+    def cancel_all(self) -> None:
+        """Delete all jobs, also such that do not end by themselves, and wait for their end."""
+        self.run("qdel", "-f", "-u", "*")
+        self.wait_until(lambda: not self.run("qstat", "-u", "*"), "jobs do not end")
+
     def processes(self, batch_id: str) -> list[int]:
         """The processes of a batch job, by the variables that Grid Engine gives them."""
         job, _, task = batch_id.partition(".")

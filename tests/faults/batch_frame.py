@@ -10,11 +10,13 @@ import shlex
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from itertools import count as count_up
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import pytest
 
+from pilotage.core.jobs.states import FINAL, JobState
 from pilotage.wire.jobs import Selection
 from tests.deadlines import PATIENCE
 from tests.instance import Instance, started, until
@@ -59,6 +61,10 @@ class BatchDaemon(Protocol):
 
     def pid(self) -> int: ...
     def kill(self) -> None: ...
+
+    def is_alive(self) -> bool: ...
+
+    def cancel_all(self) -> None: ...
     def stopped(self) -> AbstractContextManager[None]: ...
     def run(self, *command: str) -> str: ...
 
@@ -89,12 +95,23 @@ class BatchShape:
     """A line of shell that gives one use of a command another name."""
     more: str = ""
     """Faults of this system only, as cases of the shell."""
+    mend: Callable[[Any], None] = lambda system: None
+    """Undoes the changes of an administrator that a failed test may have left in the system."""
 
     def submit(self, instance: Instance, seconds: float = 0.2, count: int = 0) -> Selection:
         """So many jobs that sleep; 0: the number of the shape."""
         values = range(count or self.jobs)
         sent = instance.client().submit({"executable": "sleep", "arguments": [str(seconds)]}, values=values)
         return Selection(submission=sent.submission)
+
+    def submit_held(self, instance: Instance, count: int) -> tuple[Selection, Path]:
+        """So many jobs that run until the file is there: a fault meets them while they run, however late it comes."""
+        gate = instance.home / f"gate-{next(_numbers)}"
+        script = f"until [ -e {gate} ]; do sleep 0.1; done"
+        job, client = {"executable": "sh", "arguments": ["-c", script]}, instance.client()
+        jobs = Selection(submission=client.submit(job, values=range(count)).submission)
+        until(lambda: client.counts(jobs).states.get("Running"), what="a running job")
+        return jobs, gate
 
     def assert_all_done(
         self, instance: Instance, system: BatchDaemon, jobs: Selection, count: int = 0
@@ -108,6 +125,8 @@ class BatchShape:
             assert instance.events(job.id).count("finished") == 1
 
 
+LIVE_STATES = sorted(map(str, frozenset(JobState) - FINAL))
+_numbers = count_up()
 System = TypeVar("System", bound=BatchDaemon)
 
 
@@ -116,7 +135,7 @@ class Faulty(Generic[System]):
 
     def __init__(self, system: System, shape: BatchShape, folder: Path, *, path: str = "") -> None:
         """`path`: where the real commands are; empty: on the PATH of the system."""
-        self.system = system
+        self.system, self.shape = system, shape
         self._faults, programs = folder / "faults", folder / "programs"
         for made in (self._faults, programs):
             made.mkdir()
@@ -170,6 +189,27 @@ def wait_for_use(fault: Path) -> None:
     """Wait until a call has had the fault, and the real command has ended if the fault calls it."""
     taken = fault.with_name(f"{fault.name}.taken")
     until(lambda: not fault.exists() and not taken.exists(), what="the fault")
+
+
+def leave_nothing(server: Instance, faulty: Faulty[Any]) -> None:
+    """End what a failed test has left, so that the next one does not fail too: jobs, pilots, a dead daemon."""
+    faulty.clear()
+    if server.process is None or server.process.poll() is not None:
+        server.start()
+    client, left = server.client(), Selection(states=LIVE_STATES)
+    if faulty.system.is_alive() and not client.counts(left).total and not _open_pilots(server):
+        return
+    if not faulty.system.is_alive():
+        faulty.shape.start(faulty.system)
+    faulty.shape.mend(faulty.system)
+    client.kill(left)
+    faulty.system.cancel_all()
+    end_pause(server)
+    until(lambda: not _open_pilots(server), what="the end of the pilots of a failed test")
+
+
+def _open_pilots(server: Instance) -> list[int]:
+    return [pilot.id for pilot in server.client().pilots() if not pilot.ended]
 
 
 def restarted(instance: Instance) -> None:

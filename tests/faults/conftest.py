@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests import slurm
-from tests.faults.batch_frame import Faulty, end_pause
+from tests.faults.batch_frame import Faulty, end_pause, leave_nothing
 from tests.faults.slurm_shape import SLURM, FaultyCluster
 from tests.instance import Instance
 
@@ -27,8 +28,9 @@ def faulty(cluster: slurm.Cluster, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 @pytest.fixture
-def instance(server: Instance, faulty: Faulty[Any]) -> Instance:
+def instance(server: Instance, faulty: Faulty[Any]) -> Iterator[Instance]:
     """The one server of all tests of a module."""
     end_pause(server)
     faulty.clear()
-    return server
+    yield server
+    leave_nothing(server, faulty)

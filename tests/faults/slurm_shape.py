@@ -13,6 +13,22 @@ from tests.faults.batch_frame import BatchShape, Faulty
 from tests.instance import Instance, processes_with
 
 JOBS = 12
+
+
+def most_tries(seconds: float) -> int:
+    """How often a CE may be tried in this time: it pauses for 10 s after the first refusal, then for twice as long."""
+    tries, pause = 1, 10.0
+    while seconds >= pause:
+        seconds, tries, pause = seconds - pause, tries + 1, 2 * pause
+    return tries
+
+
+def mend(cluster: slurm.Cluster) -> None:
+    """Open the partition and the nodes that a test has closed."""
+    cluster.run("scontrol", "update", "partitionname=short", "state=up")
+    cluster.run("scontrol", "update", f"nodename={','.join(cluster.nodes)}", "state=resume")
+
+
 SLURM = BatchShape(
     ce="slurm",
     submit_command="sbatch",
@@ -24,6 +40,7 @@ SLURM = BatchShape(
     garbage="slurm_load_jobs error: Unexpected message received",
     failure="slurm_load_jobs error: Unable to contact slurm controller",
     start=slurm.Cluster.start_controller,
+    mend=mend,
     jobs=JOBS,
     # A listing calls scontrol too, so the release has faults of its own.
     renamed='case "$name $1" in "scontrol release") name=release ;; esac',

@@ -51,6 +51,7 @@ SGE = BatchShape(
     garbage="error: commlib error: got read error (closing connection)",
     failure='error: unable to contact qmaster using port 6444 on host "vm"',
     start=sge.GridEngine.start_master,
+    mend=lambda engine: engine.run("qmod", "-e", "*"),
 )
 FaultyCell = Faulty[sge.GridEngine]
 submit, assert_all_done = SGE.submit, SGE.assert_all_done
@@ -78,33 +79,32 @@ class TestFaultsOfAllSystems(BatchFaults):
 
 
 def test_a_master_that_is_started_again_while_pilots_run(instance: Instance, faulty: FaultyCell) -> None:
-    jobs = submit(instance, seconds=3, count=4)
+    jobs, gate = SGE.submit_held(instance, 4)
     client = instance.client()
-    until(lambda: client.counts(jobs).states.get("Running"), what="a running job")
     before = {pilot.id for pilot in client.pilots() if not pilot.ended}
     faulty.system.kill()
     faulty.system.start_master()
+    gate.touch()
     assert_all_done(instance, faulty.system, jobs, 4)
     assert {pilot.state for pilot in client.pilots() if pilot.id in before} == {"Done"}
 
 
 def test_an_administrator_who_deletes_pilots(instance: Instance, faulty: FaultyCell) -> None:
-    jobs = submit(instance, seconds=2, count=6)
-    client = instance.client()
-    until(lambda: client.counts(jobs).states.get("Running"), what="a running job")
+    jobs, gate = SGE.submit_held(instance, 6)
     faulty.system.run("qdel", "-u", "*")
+    gate.touch()
     assert_all_done(instance, faulty.system, jobs, 6)
 
 
 def test_a_pilot_that_is_killed_on_its_node_has_a_reason(instance: Instance, faulty: FaultyCell) -> None:
     client = instance.client()
-    before = {pilot.id for pilot in client.pilots()}
-    jobs = submit(instance, seconds=5, count=1)
-    until(lambda: client.counts(jobs).states.get("Running"), what="a running job")
-    [pilot] = [pilot for pilot in client.pilots() if pilot.id not in before and pilot.state == "Running"]
+    jobs, gate = SGE.submit_held(instance, 1)
+    [job] = client.jobs(jobs)
+    pilot = instance.pilot_of(job.id)
     for pid in faulty.system.processes(pilot.batch_id):
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
+    gate.touch()
     assert_all_done(instance, faulty.system, jobs, 1)
     assert "signal 9" in client.pilot(pilot.id).pilot.reason
 

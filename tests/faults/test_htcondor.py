@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -76,12 +77,11 @@ def server(faulty: FaultyPool, tmp_path_factory: pytest.TempPathFactory) -> Iter
         yield instance
 
 
-def running_pilot(instance: Instance, jobs: Selection) -> str:
-    """The batch id of a pilot that runs one of these jobs."""
-    client = instance.client()
-    until(lambda: client.counts(jobs).states.get("Running"), what="a running job")
-    [pilot] = [pilot for pilot in client.pilots() if not pilot.ended]
-    return pilot.batch_id
+def running_pilot(instance: Instance) -> tuple[Selection, Path, str]:
+    """A job that runs until the file is there, and the batch id of its pilot."""
+    jobs, gate = CONDOR.submit_held(instance, 1)
+    [job] = instance.client().jobs(jobs)
+    return jobs, gate, instance.pilot_of(job.id).batch_id
 
 
 class TestFaultsOfAllSystems(BatchFaults):
@@ -112,8 +112,9 @@ def test_a_schedd_that_has_lost_its_queue_gives_the_ids_again(instance: Instance
 
 
 def test_a_pilot_that_somebody_removes(instance: Instance, faulty: FaultyPool) -> None:
-    jobs = submit(instance, seconds=3, count=1)
-    faulty.system.run("condor_rm", running_pilot(instance, jobs))
+    jobs, gate, batch_id = running_pilot(instance)
+    faulty.system.run("condor_rm", batch_id)
+    gate.touch()
     assert_all_done(instance, faulty.system, jobs, 1)
 
 
@@ -121,9 +122,9 @@ def test_a_running_pilot_that_somebody_holds_is_removed_with_the_reason(
     instance: Instance, faulty: FaultyPool
 ) -> None:
     """A pilot that has been started cannot start again, so it would be held for ever. Its job runs elsewhere."""
-    jobs = submit(instance, seconds=3, count=1)
-    batch_id = running_pilot(instance, jobs)
+    jobs, gate, batch_id = running_pilot(instance)
     faulty.system.run("condor_hold", "-reason", "for the test", batch_id)
+    gate.touch()
     assert_all_done(instance, faulty.system, jobs, 1)
     told = faulty.system.run("condor_history", batch_id, "-af", "RemoveReason")
     assert "held after its start" in told
@@ -146,9 +147,9 @@ def test_pilots_that_htcondor_holds_are_told_in_plain_words(instance: Instance, 
 
 
 def test_an_evicted_pilot_is_not_started_again(instance: Instance, faulty: FaultyPool) -> None:
-    jobs = submit(instance, seconds=3, count=1)
-    batch_id = running_pilot(instance, jobs)
+    jobs, gate, batch_id = running_pilot(instance)
     faulty.system.run("condor_vacate_job", "-fast", batch_id)
+    gate.touch()
     assert_all_done(instance, faulty.system, jobs, 1)
     process = batch_id.partition(".")[2]
     told = faulty.system.run("condor_history", batch_id, "-af", "ProcId", "JobStatus", "NumShadowStarts")

@@ -15,7 +15,7 @@ from pilotage.wire.pool import PilotSummary
 from tests import slurm
 from tests.acceptance.test_slurm import instance_on
 from tests.deadlines import PATIENCE
-from tests.faults.slurm_shape import assert_all_done, processes_of, submit
+from tests.faults.slurm_shape import SLURM, assert_all_done, processes_of
 from tests.instance import Instance, alive, until
 
 PAYLOAD = """\
@@ -140,13 +140,13 @@ def killed_at_once(cluster: slurm.Cluster, batch_id: str) -> bool:
 def test_a_controller_that_forgets_ended_jobs_at_once(cluster: slurm.Cluster, tmp_path: Path) -> None:
     """Slurm has purged the pilots before the next listing: two listings without them say that they have ended."""
     with instance_on(cluster, tmp_path, settle="3", listing_period="6", lease="3600") as instance:
-        jobs = submit(instance, seconds=10, count=6)
+        jobs, gate = SLURM.submit_held(instance, 6)
         client = instance.client()
-        until(lambda: client.counts(jobs).states.get("Running"), what="a running job")
         # One without a job may leave by itself before the kill.
         running = [pilot for pilot in client.pilots() if pilot.jobs and not pilot.ended]
         killed = {pilot.id for pilot in running if killed_at_once(cluster, pilot.batch_id)}
         assert killed
+        gate.touch()
         until(lambda: not cluster.run("squeue", "-h", "--states=all"), what="Slurm's purge")
         assert_all_done(instance, cluster, jobs, 6)
         ends = {(pilot.state, pilot.reason) for pilot in client.pilots() if pilot.id in killed}

@@ -56,7 +56,7 @@ def test_a_restart_shorter_than_a_short_lease_loses_no_job(
     else:
         with instance.suspended():
             away()
-    [pilot] = [one for one in instance.client().pilots() if one.state != "Aborted"]
+    pilot = instance.pilot_of(job)
     (tmp_path / "go-on").touch()
     done = instance.reaches(job, "Done")
     assert (done.attempt, done.failures, pilot.state) == (1, 0, "Running")

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests import slurm
-from tests.faults.batch_frame import BatchFaults
+from tests.faults.batch_frame import BatchFaults, leave_nothing
 from tests.faults.slurm_shape import (
     JOBS,
     SLURM,
@@ -41,10 +41,9 @@ class TestFaultsOfAllSystems(BatchFaults):
 
 
 def test_an_administrator_who_cancels_running_pilots(instance: Instance, faulty: FaultyCluster) -> None:
-    jobs = submit(instance, seconds=2, count=6)
-    client = instance.client()
-    until(lambda: client.counts(jobs).states.get("Running"), what="a running job")
+    jobs, gate = SLURM.submit_held(instance, 6)
     faulty.system.run("scancel", "--user=root", "--state=RUNNING")
+    gate.touch()
     assert_all_done(instance, faulty.system, jobs, 6)
 
 
@@ -59,23 +58,21 @@ def test_an_administrator_who_cancels_waiting_pilots(instance: Instance, faulty:
 
 
 def test_a_pilot_that_an_administrator_kills_on_its_node(instance: Instance, faulty: FaultyCluster) -> None:
-    jobs = submit(instance, seconds=2, count=6)
-    client = instance.client()
-    until(lambda: client.counts(jobs).states.get("Running"), what="a running job")
-    nodes = client.pilots()
-    pids = [pid for pilot in nodes for pid in processes_of(faulty.system, pilot.batch_id)]
+    jobs, gate = SLURM.submit_held(instance, 6)
+    living = [pilot for pilot in instance.client().pilots() if not pilot.ended]
+    pids = [pid for pilot in living for pid in processes_of(faulty.system, pilot.batch_id)]
     assert pids
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
+    gate.touch()
     assert_all_done(instance, faulty.system, jobs, 6)
 
 
 def test_a_node_that_goes_down(instance: Instance, faulty: FaultyCluster) -> None:
-    jobs = submit(instance, seconds=2, count=6)
-    client = instance.client()
-    until(lambda: client.counts(jobs).states.get("Running"), what="a running job")
+    jobs, gate = SLURM.submit_held(instance, 6)
     faulty.system.run("scontrol", "update", "nodename=n1", "state=down", "reason=test")
+    gate.touch()
     try:
         assert_all_done(instance, faulty.system, jobs, 6)
     finally:
@@ -84,11 +81,10 @@ def test_a_node_that_goes_down(instance: Instance, faulty: FaultyCluster) -> Non
 
 def test_an_administrator_who_requeues_a_running_pilot(instance: Instance, faulty: FaultyCluster) -> None:
     """A batch job that was submitted with --no-requeue is not started again."""
-    jobs = submit(instance, seconds=2, count=6)
-    client = instance.client()
-    until(lambda: client.counts(jobs).states.get("Running"), what="a running job")
+    jobs, gate = SLURM.submit_held(instance, 6)
     for job in faulty.system.run("squeue", "-h", "-t", "RUNNING", "-o", "%A").split():
         faulty.system.run("scontrol", "requeue", job)
+    gate.touch()
     assert_all_done(instance, faulty.system, jobs, 6)
 
 
@@ -121,6 +117,21 @@ def test_a_pilot_that_is_held_again_goes_on_when_it_is_released(
     for job in cluster.run("squeue", "-h", "-o", "%F").split():
         cluster.run("scontrol", "release", job)
     assert_all_done(instance, cluster, jobs)
+
+
+def test_what_a_failed_test_leaves_is_ended(instance: Instance, faulty: FaultyCluster) -> None:
+    """Else one failure would make all later tests of the module fail."""
+    cluster, client = faulty.system, instance.client()
+    running, _ = SLURM.submit_held(instance, 2)
+    faulty.set("squeue", "always-garbage")
+    cluster.run("scontrol", "update", "partitionname=short", "state=down")
+    waiting = submit(instance)
+    cluster.kill()
+    leave_nothing(instance, faulty)
+    assert [client.counts(jobs).states for jobs in (running, waiting)] == [{"Killed": 2}, {"Killed": JOBS}]
+    assert not cluster.run("squeue", "-h")
+    jobs = submit(instance, count=2)
+    assert_all_done(instance, cluster, jobs, 2)
 
 
 def open_submissions(instance: Instance, column: str) -> list[tuple[str, str]]:

@@ -81,7 +81,8 @@ def test_a_batch_job_that_is_started_again_leaves_without_an_alarm(
     """An administrator allows the requeue that the submission forbids. The first program says goodbye."""
     cluster, client = faulty.system, instance.client()
     jobs = running(instance, 1)
-    [first] = [pilot for pilot in client.pilots() if not pilot.ended]
+    [job] = client.jobs(jobs)
+    first = instance.pilot_of(job.id)
     [batch_job] = running_batch_jobs(faulty)
     cluster.run("scontrol", "update", f"jobid={batch_job}", "requeue=1")
     cluster.run("scontrol", "requeue", batch_job)
