@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
+from pathlib import Path
 
 import pytest
 
@@ -33,6 +34,13 @@ class Namespace:
     @property
     def path(self) -> str:
         return f"/run/netns/{self.name}"
+
+    def has(self, pid: int) -> bool:
+        """Whether a process runs in this network; other tests have networks with the same addresses."""
+        try:
+            return Path(f"/proc/{pid}/ns/net").stat().st_ino == Path(self.path).stat().st_ino
+        except OSError:
+            return False
 
     @property
     def prefix(self) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -123,12 +124,13 @@ def test_pilots_are_found_again_after_a_restart_of_the_server(tmp_path: Path) ->
 def test_nothing_stays_when_the_pool_is_gone(tmp_path: Path) -> None:
     """Neither a job that runs, nor a pilot that keeps a result: their lease is over long before their wall."""
     with lab(tmp_path, lease=10.0) as found:
-        endless, short = found.site.submit(2, "sleep 31415"), found.site.submit(2, "sleep 5")
+        sleep = f"sleep 31415.{os.getpid()}"
+        endless, short = found.site.submit(2, sleep), found.site.submit(2, "sleep 5")
         until(lambda: states(found, endless) == states(found, short) == {"Running"}, what="running jobs")
         assert processes(found)
         found.server.kill_server()
         until(lambda: not processes(found), 2 * PATIENCE, "the end of pilots without a pool")
-        until(lambda: "sleep 31415" not in arguments(), what="the end of their payloads")
+        until(lambda: sleep not in arguments(), what="the end of their payloads")
 
 
 def states(found: Lab, submission: str) -> set[str]:

@@ -32,18 +32,17 @@ def authentications(site: SshSite) -> int:
     return sum(word in line for line in log.splitlines() for word in ("Accepted", "closed by auth", "Failed"))
 
 
-def processes(text: str) -> list[int]:
-    """The processes of all machines that have this text among their arguments, but no shell that starts one."""
+def relays(site: SshSite) -> list[int]:
+    """The relays on the login node of this site; other tests have some at the same time."""
     found = []
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdecimal():
-            try:
-                words = (folder / "cmdline").read_bytes().decode(errors="replace").split("\0")
-            except OSError:
-                continue
-            if "python" in words[0] and any(text in word for word in words):
-                found.append(int(folder.name))
-    return found
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (folder / "cmdline").read_bytes().decode(errors="replace").split("\0")
+        except OSError:
+            continue
+        if "python" in words[0] and any(RELAY in word for word in words):
+            found.append(int(folder.name))
+    return [pid for pid in found if site.login.network.has(pid)]
 
 
 def attempts(site: SshSite, submission: str) -> set[int]:
@@ -111,9 +110,9 @@ def test_a_login_node_that_is_started_again(tmp_path: Path) -> None:
 
 def test_a_killed_relay_is_started_again_at_its_port(tmp_path: Path) -> None:
     with busy(tmp_path, hidden=True) as (site, submission):
-        [relay] = processes(RELAY)
+        [relay] = relays(site)
         os.kill(relay, signal.SIGKILL)
-        until(lambda: [pid for pid in processes(RELAY) if pid != relay], what="another relay")
+        until(lambda: [pid for pid in relays(site) if pid != relay], what="another relay")
         site.wait(submission, count=60)
         assert attempts(site, submission) == {1}
         until(lambda: not reason(site), what="an active CE")
@@ -122,7 +121,7 @@ def test_a_killed_relay_is_started_again_at_its_port(tmp_path: Path) -> None:
 def test_a_relay_ends_with_its_server(tmp_path: Path) -> None:
     with busy(tmp_path, hidden=True) as (site, submission):
         site.server.kill_server()
-        until(lambda: not processes(RELAY), what="the end of the relay")
+        until(lambda: not relays(site), what="the end of the relay")
         site.server.start("--listen", "203.0.113.1")
         site.wait(submission, count=60)
         assert attempts(site, submission) == {1}
@@ -135,7 +134,7 @@ def test_a_laptop_that_sleeps_longer_than_a_lease(tmp_path: Path) -> None:
             os.kill(process if isinstance(process, int) else process.pid, signal.SIGSTOP)
         try:
             # The relay misses the signs of life of its server.
-            until(lambda: not processes(RELAY), 2 * PATIENCE, "the end of the relay")
+            until(lambda: not relays(site), 2 * PATIENCE, "the end of the relay")
         finally:
             for process in asleep:
                 os.kill(process if isinstance(process, int) else process.pid, signal.SIGCONT)
