@@ -74,8 +74,7 @@ def test_the_batch_jobs_of_a_ce_are_listed_with_their_properties(instance: Insta
     for ce in ces:
         sent = client.submit({"executable": "sleep", "arguments": ["60"], "grid_ces": [ce]})
         until(lambda sent=sent: client.job(sent.first).job.state == "Running", what="a running job")
-        # Other pilots may be there: they were submitted before another one took the job.
-        [pilot] = [pilot for pilot in client.pilots() if pilot.id == client.job(sent.first).job.pilot]
+        pilot = instance.pilot_of(sent.first)
         [job] = [job for job in client.ce_jobs(ce) if job.pilot == pilot.id]
         assert (job.state, job.batch_id) == ("running", pilot.batch_id)
         assert job.owner == client.job(sent.first).job.owner
@@ -207,7 +206,13 @@ def test_an_administrator_disables_a_ce(instance: Instance) -> None:
     [row] = [line for line in instance.cli("ce", "list").stdout.splitlines() if line.startswith("local")]
     assert "disabled" in row
     assert "maintenance" in row
-    assert report(instance, "local").ce.running == report(instance, "local").ce.waiting == 0
+
+    def is_empty() -> bool:
+        """Whether the pilots of earlier jobs have left."""
+        ce = report(instance, "local").ce
+        return ce.running == ce.waiting == 0
+
+    until(is_empty, what="the end of idle pilots")
     with pytest.raises(Forbidden):
         instance.client("alice").enable_ce("local")
     with pytest.raises(NotFound, match="no CE lcoal"):

@@ -102,9 +102,7 @@ def test_a_pilot_that_is_cancelled_by_hand_hands_its_job_back(
     client = instance.client()
     sent = client.submit({"executable": "sleep", "arguments": ["5"], "grid_ces": [ce]})
     until(lambda: client.job(sent.first).job.state == "Running", what="a running job")
-    number = client.job(sent.first).job.pilot
-    assert number is not None
-    pilot = client.pilot(number).pilot
+    pilot = instance.pilot_of(sent.first)
     made.run("bkill" if made.system == "lsf" else "qdel", pilot.batch_id)
     until(lambda: client.pilot(pilot.id).pilot.ended, what="the end of the pilot")
     until(lambda: client.job(sent.first).job.state == "Done", what="the end of the job")

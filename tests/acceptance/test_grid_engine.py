@@ -143,9 +143,9 @@ def test_the_batch_jobs_of_a_ce_are_listed_with_their_properties(instance: Insta
     client = instance.client()
     sent = client.submit({"executable": "sleep", "arguments": ["60"], "grid_ces": [ce]})
     until(lambda: client.job(sent.first).job.state == "Running", what="a running job")
-    [job] = [job for job in client.ce_jobs(ce) if job.state == "running"]
-    [pilot] = [pilot for pilot in client.pilots() if pilot.ce == ce and not pilot.ended]
-    assert (job.pilot, job.batch_id) == (pilot.id, pilot.batch_id)
+    pilot = instance.pilot_of(sent.first)
+    [job] = [job for job in client.ce_jobs(ce) if job.pilot == pilot.id]
+    assert (job.state, job.batch_id) == ("running", pilot.batch_id)
     assert job.owner == client.job(sent.first).job.owner
     assert (job.group, job.properties["cores"], job.properties["wall"]) == ("home", "2", "1200")
     assert job.queue == str(client.job(sent.first).job.queue)
@@ -159,7 +159,7 @@ def test_a_pilot_is_cancelled_by_hand_and_its_job_runs_again(
     client = instance.client()
     sent = client.submit({"executable": "sleep", "arguments": ["5"], "grid_ces": [ce]})
     until(lambda: client.job(sent.first).job.state == "Running", what="a running job")
-    [pilot] = [pilot for pilot in client.pilots() if pilot.ce == ce and not pilot.ended]
+    pilot = instance.pilot_of(sent.first)
     engine.run("qdel", pilot.batch_id)
     until(lambda: client.pilot(pilot.id).pilot.ended, what="the end of the pilot")
     until(lambda: client.job(sent.first).job.state == "Done", what="the end of the job")

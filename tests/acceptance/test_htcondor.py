@@ -120,9 +120,9 @@ def test_the_batch_jobs_of_a_ce_are_listed_with_their_properties(instance: Insta
     client = instance.client()
     sent = client.submit({"executable": "sleep", "arguments": ["60"], "grid_ces": [ce]})
     until(lambda: client.job(sent.first).job.state == "Running", what="a running job")
-    [job] = [job for job in client.ce_jobs(ce) if job.state == "running"]
-    [pilot] = [pilot for pilot in client.pilots() if pilot.ce == ce and not pilot.ended]
-    assert (job.pilot, job.batch_id) == (pilot.id, pilot.batch_id)
+    pilot = instance.pilot_of(sent.first)
+    [job] = [job for job in client.ce_jobs(ce) if job.pilot == pilot.id]
+    assert (job.state, job.batch_id) == ("running", pilot.batch_id)
     assert (job.properties["cores"], job.properties["wall"]) == ("2", "1200")
     client.kill(Selection(ids=[sent.first]))
 
