@@ -31,9 +31,10 @@ def submitted(instance: Instance, *words: str) -> int:
 
 def test_a_job_starts_after_its_parent(instance: Instance, tmp_path: Path) -> None:
     order = tmp_path / "order"
-    first = submitted(instance, "--", "sh", "-c", f"sleep 0.5; echo first >> {order}")
+    first = submitted(instance, "--hold", "--", "sh", "-c", f"echo first >> {order}")
     second = submitted(instance, "--after-ok", str(first), "--", "sh", "-c", f"echo second >> {order}")
     third = submitted(instance, "--after", f"{first},{second}", "--", "sh", "-c", f"echo third >> {order}")
+    instance.cli("release", str(first))
     instance.reaches(third, "Done")
     assert order.read_text().split() == ["first", "second", "third"]
     assert instance.events(second)[:2] == ["submitted", "unblocked"]

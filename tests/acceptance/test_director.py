@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,8 @@ from tests.instance import Instance, started, until
 
 pytestmark = pytest.mark.slow
 
+JOBS = 30
+"""More than the CE runs at once: 8 pilots of two cores."""
 DIRECTOR = """\
 [director]
 demand = "dirac"
@@ -43,21 +46,28 @@ def test_jobs_run_by_the_documents_demand_and_the_iteration_is_explained(instanc
     assert dry.returncode == 0, dry.stderr
     assert "nothing is submitted" in dry.stdout
     assert "of 100 submissions, 1 at the same time" in dry.stdout
-    for _ in range(6):
-        client.submit({"executable": "sleep", "arguments": ["1"], "job_group": "six"})
-    until(lambda: client.director().acted, what="an iteration")
-    told = instance.cli("director", "--explain", "--json")
-    assert told.returncode == 0, told.stderr
-    report = json.loads(told.stdout)
+    # More jobs than pilots take at once, so that the queue is there in each iteration.
+    gate = instance.home / "gate"
+    held = {"executable": "sh", "arguments": ["-c", f"until [ -e {gate} ]; do sleep 0.1; done"]}
+    sent = client.submit({**held, "job_group": "many"}, values=range(JOBS))
+
+    def explained() -> dict[str, Any] | None:
+        """The report of an iteration with the queue of the jobs."""
+        told = instance.cli("director", "--explain", "--json")
+        report: dict[str, Any] = json.loads(told.stdout) if told.returncode == 0 else {}
+        return report if report.get("queues") else None
+
+    report = until(explained, what="an iteration with the queue")
     [queue] = report["queues"]
     assert (report["acted"], report["demand"], queue["pool"]) == (True, "dirac", "Batch")
     assert report["parameters"]["pilotsPerIteration"] == 100
     assert queue["boost"] == pytest.approx(300000 / 7200)
     # The CE may have been too new at the first dry run.
     assert "s CPU time at speed 1" in instance.cli("director", "--explain").stdout
-    selection = Selection(job_group="six")
-    until(lambda: client.counts(selection).final == 6, what="the end of all jobs")
-    assert client.counts(selection).states == {"Done": 6}
+    gate.touch()
+    selection = Selection(submission=sent.submission)
+    until(lambda: client.counts(selection).final == JOBS, what="the end of all jobs")
+    assert client.counts(selection).states == {"Done": JOBS}
     pilot = next(iter(client.pilots()))
     detail = client.pilot(pilot.id)
     assert detail.queue == queue["queue"]

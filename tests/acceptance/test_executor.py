@@ -198,7 +198,10 @@ def test_a_client_killed_at_any_step_finds_its_calls_again(instance: Instance, t
     assert results == "[0, 10, 20, 30]"
     for deadly in range(1, int(steps) + 1):
         name = f"scan-{deadly}"
-        assert notebook(instance, tmp_path, name, deadly).returncode == -signal.SIGKILL
+        first = notebook(instance, tmp_path, name, deadly)
+        # Results that come together take fewer steps than results that come one by one.
+        fewer = first.returncode == 0 and int(first.stdout.split()[-1]) < deadly
+        assert fewer or first.returncode == -signal.SIGKILL, first
         again = notebook(instance, tmp_path, name)
         assert again.stdout.startswith("[0, 10, 20, 30]"), again.stderr
         assert runs(tmp_path / f"effects-{name}") == Counter(range(4)), f"killed at step {deadly}"

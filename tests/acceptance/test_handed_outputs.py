@@ -32,12 +32,13 @@ def text_of(instance: Instance, job: int) -> str:
 
 def test_a_child_reads_the_output_of_its_parent(instance: Instance) -> None:
     writes = "mkdir deep; head -c 200000 /dev/zero | tr '\\0' 'x' > 'deep/a b'; echo 42"
-    parent = submitted(instance, "--output", "deep/a b", "--", "sh", "-c", writes)
+    parent = submitted(instance, "--hold", "--output", "deep/a b", "--", "sh", "-c", writes)
     child = submitted(
         instance,
         *("--input", f"job:{parent}/deep/a b=in/data", "--input", f"job:{parent}/stdout=answer"),
         *("--", "sh", "-c", "wc -c < in/data; cat answer"),
     )
+    instance.cli("release", str(parent))
     instance.reaches(child, "Done")
     assert text_of(instance, child).split() == ["200000", "42"]
     assert instance.events(child)[:2] == ["submitted", "unblocked"]
@@ -48,8 +49,9 @@ def test_a_child_reads_the_output_of_its_parent(instance: Instance) -> None:
 def test_the_try_that_counts_gives_the_file(instance: Instance, tmp_path: Path) -> None:
     mark = tmp_path / "mark"
     script = f"test -e {mark} && echo second > out && exit; touch {mark}; echo first > out; exit 3"
-    parent = submitted(instance, "--output", "out", "--", "sh", "-c", script)
+    parent = submitted(instance, "--hold", "--output", "out", "--", "sh", "-c", script)
     child = submitted(instance, "--input", f"job:{parent}/out=in", "--", "cat", "in")
+    instance.cli("release", str(parent))
     assert instance.reaches(child, "Skipped").reason == f"job {parent} failed (exit 3)"
     instance.cli("reschedule", str(parent))
     instance.reaches(child, "Done")

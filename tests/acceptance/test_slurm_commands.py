@@ -120,7 +120,7 @@ def test_an_array_by_its_number_and_the_numbers_of_its_tasks(shell: Shell) -> No
     assert shell.run("squeue", "-h", "-j", after, "-o", "%t %r").stdout == "PD Dependency\n"
     never = shell.submit("-d", f"afterok:{array}", "--wrap", "true")
     assert shell.run("scontrol", "release", array).returncode == 0
-    shell.instance.cli("wait", f"{array},{int(array) + 2},{after}")
+    shell.instance.cli("wait", f"{array},{int(array) + 2},{after},{never}")
     assert shell.text(f"slurm-{array}_10.out") == f"{array} 10 2 10 3 4 {int(array) + 2}\n"
     rows = shell.run("sacct", "-X", "-n", "-P", "-j", f"{array},{after},{never}", "-o", "JobID,State").stdout
     states = [tuple(line.split()[0].split("|")) for line in rows.splitlines()]
