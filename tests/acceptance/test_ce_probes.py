@@ -72,9 +72,15 @@ def test_this_machine_can_be_tested(tmp_path: Path) -> None:
 
 
 def test_a_probe_that_waits_says_why(instance: Instance, cluster: slurm.Cluster) -> None:
+    client = instance.client()
     cluster.run("scontrol", "update", "partitionname=short", "state=down")
     try:
-        tried = instance.cli("ce", "test", "slurm", "--timeout", "6s")
+        client.probe_ce("slurm")
+        until(
+            lambda: any("PartitionDown" in step.text for step in client.ce_probe("slurm").steps),
+            what="the reason of the wait",
+        )
+        tried = instance.cli("ce", "test", "slurm", "--timeout", "1s")
         assert tried.returncode == 1
         assert "waits: start" in tried.stderr
         assert "PartitionDown" in tried.stderr

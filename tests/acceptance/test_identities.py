@@ -129,8 +129,10 @@ class World:
         ]
         with contextlib.closing(sqlite3.connect(self.pool.home / "pilotage.db")) as connection, connection:
             intervals = [(*part, hour + 3600) for part in added]
-            connection.executemany("INSERT INTO recorded_intervals VALUES (?, ?, ?, ?)", intervals)
-            connection.executemany("INSERT INTO waiting_intervals VALUES (?, ?, ?, ?, ?, ?)", waiting)
+            connection.executemany("INSERT OR IGNORE INTO recorded_intervals VALUES (?, ?, ?, ?)", intervals)
+            connection.executemany(
+                "INSERT OR IGNORE INTO waiting_intervals VALUES (?, ?, ?, ?, ?, ?)", waiting
+            )
 
     def addresses(self) -> Iterator[str]:
         """All that the document has for reading, filled with what is the victim's."""

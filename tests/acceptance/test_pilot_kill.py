@@ -82,9 +82,12 @@ def test_all_pilots_of_a_ce(instance: Instance) -> None:
 
 def test_the_output_of_a_pilot(instance: Instance) -> None:
     job, pilot = start_job(instance, "sleep 600")
-    shown = instance.cli("pilot", "logs", str(pilot))
-    assert f"job={job} " in shown.stdout
-    assert "pilot leaves" not in shown.stdout
+
+    def shown() -> str:
+        """The output, once the pilot has written of its job: it confirms the job first."""
+        return text if f"job={job} " in (text := instance.cli("pilot", "logs", str(pilot)).stdout) else ""
+
+    assert "pilot leaves" not in until(shown, what="the line of the job")
     client = instance.client()
     pieces = client.pilot_logs(pilot, follow=True)
     next(pieces)

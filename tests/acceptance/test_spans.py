@@ -130,8 +130,7 @@ def test_strangers_make_no_spans(instance: Instance, receiver: SpanReceiver) -> 
         assert answer.status_code == 401
     client = instance.client()
     client.wait(client.submit({"executable": "/bin/true"}))
-    sent = metric(instance, "pilotage_spans_sent_total")
-    assert sent
+    until(lambda: metric(instance, "pilotage_spans_sent_total"), what="the spans of the job")
     assert not [span for span in receiver.spans if span.trace == theirs.trace]
 
 

@@ -339,8 +339,13 @@ def test_the_last_words_of_a_pilot_are_not_for_others(shared: Instance) -> None:
     shared.reaches(job, "Running")
     pilot = alice.job(job).job.pilot
     [batch_id] = [one.batch_id for one in owner.pilots() if one.id == pilot]
-    log = next(path for path in shared.home.rglob("*.log") if f"job={job} " in path.read_text())
-    assert "alice" in log.read_text()
+
+    def log() -> str | None:
+        """The log of the pilot, once it has a line of the job: the pilot confirms the job first."""
+        texts = (path.read_text() for path in shared.home.rglob("*.log"))
+        return next((text for text in texts if f"job={job} " in text), None)
+
+    assert "alice" in until(log, what="the line of the job")
     guardian = int(batch_id.partition(":")[0])
     for pid in [*descendants(guardian), guardian]:
         os.kill(pid, signal.SIGKILL)
