@@ -14,7 +14,7 @@ import pytest
 from tests.deadlines import PATIENCE
 from tests.instance import Instance, running, until
 
-AT_ONCE = 40.0
+AT_ONCE = PATIENCE / 3
 """Many times as long as a command takes; before, each of these took a minute or waited on."""
 
 COMMANDS = (["status"], ["submit", "--", "true"], ["wait", "1"], ["output", "1"], ["logs", "1"], ["down"])

@@ -26,7 +26,8 @@ max_running = 4
 listing_period = 1
 settle = 2
 submit_rate = 100
-information_period = 5"""
+information_period = 5
+information_expiry = 300"""
 """In the place of polite values."""
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(8 * PATIENCE)]

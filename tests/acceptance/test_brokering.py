@@ -26,8 +26,6 @@ SLURM = SLURM_CE.replace("pilot_processors = 2", "pilot_processors = 1").replace
 GRID_ENGINE = SLURM.replace("[ces.slurm]", "[ces.sge]").replace('"slurm"', '"sge"')
 TABLES = """\
 information_period = 1
-# On a loaded machine five periods are no time for an answer, and a CE without a current one is never full.
-information_expiry = 300
 [ces.{name}.forward]
 GlueHostBenchmarkSI00 = "{rule}"
 """

@@ -66,7 +66,7 @@ def test_a_grid_engine_is_ended_without_naming_its_ports_again(short_folder: Pat
     call(f"{script} up {short_folder}/sge", SGE_PORTS=ports)
     (short_folder / "payload").write_text(f"echo $$ > {short_folder}/id\nexec sleep 600\n")
     call(". sge/settings; qsub -terse -S /bin/sh -o /dev/null -j y payload")
-    call("for try in $(seq 300); do [ ! -s id ] || exit 0; sleep 0.1; done; exit 1")
+    call("until [ -s id ]; do sleep 0.1; done")
     call(f"{script} down {short_folder}/sge")
     process = int((short_folder / "id").read_text())
     with pytest.raises(ProcessLookupError):  # the master has cancelled its job

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.deadlines import PATIENCE
 from tests.instance import Instance, answer_of, output_of, running
 
 pytestmark = pytest.mark.slow
@@ -62,7 +63,7 @@ def ended(instance: Instance, tmp_path: Path, text: str) -> None:
     """Submit a request over `numbers` and wait for it."""
     (tmp_path / "request.toml").write_text(text)
     output_of(instance, "request", "submit", str(tmp_path / "request.toml"))
-    output_of(instance, "request", "wait", "1", "--timeout", "3m")
+    output_of(instance, "request", "wait", "1", "--timeout", f"{2 * PATIENCE:g}s")
 
 
 def files_below(folder: Path) -> list[Path]:
@@ -106,7 +107,7 @@ def test_an_input_that_has_gone_is_told_by_its_path(server: Instance, tmp_path: 
     (tmp_path / "data" / "run0" / "0.txt").unlink()
     (tmp_path / "request.toml").write_text(REQUEST + "[retry]\nmax_retries = 0\n")
     output_of(server, "request", "submit", str(tmp_path / "request.toml"))
-    done = server.cli("request", "wait", "1", "--timeout", "3m")
+    done = server.cli("request", "wait", "1", "--timeout", f"{2 * PATIENCE:g}s")
     assert done.returncode != 0
     shown = output_of(server, "request", "show", "1")
     assert "0.txt: No such file or directory" in shown + output_of(server, "status", "--state", "Failed")
@@ -148,7 +149,7 @@ def test_logs_of_good_and_failed_jobs_are_archived_and_removed(server: Instance,
     output_of(server, "dataset", "add", "numbers", str(tmp_path / "data"), "--close")
     (tmp_path / "request.toml").write_text(LOGGED)
     output_of(server, "request", "submit", str(tmp_path / "request.toml"))
-    done = server.cli("request", "wait", "1", "--timeout", "3m")
+    done = server.cli("request", "wait", "1", "--timeout", f"{2 * PATIENCE:g}s")
     assert done.returncode == 1, done.stdout + done.stderr
     [archive] = answer_of(server, "dataset", "files", "logged-1/logs")["files"]
     records: list[str] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,13 @@ def listed(server: Instance) -> dict[str, Any]:
     return dict(row)
 
 
+def expires_after(server: Instance, seconds: int) -> None:
+    """Let new facts expire so: soon for a controller that hangs, and not before an answer of one that works."""
+    server.policy = re.sub(r"information_expiry = \d+", f"information_expiry = {seconds}", server.policy)
+    server.apply()
+    until(lambda: f"expiry_time = {seconds};" in info(server), what="facts with another expiry")
+
+
 def test_facts_of_a_real_slurm_expire_and_outlive_the_server(tmp_path: Path) -> None:
     with (
         slurm.cluster(nodes=3, processors=4, features=FEATURES) as cluster,
@@ -32,7 +40,7 @@ def test_facts_of_a_real_slurm_expire_and_outlive_the_server(tmp_path: Path) -> 
             cluster,
             tmp_path,
             information_period="2",
-            information_expiry="12",
+            information_expiry="300",
             forward='{ GlueHostBenchmarkSI00 = "feature si00_{}" }',
         ) as server,
     ):
@@ -50,6 +58,7 @@ def test_facts_of_a_real_slurm_expire_and_outlive_the_server(tmp_path: Path) -> 
         speeds = sorted((known.attributes["GlueHostBenchmarkSI00"], *known.hosts) for known in classes)
         assert speeds == [("400", "n1"), ("600", "n2"), ("600", "n3")], "n2 has a graphics card too"
         assert listed(server)["information"] == ""
+        expires_after(server, 4)
         with cluster.stopped():
             until(lambda: "has expired" in listed(server)["information"], what="the expiry")
             assert "GlueCEState" not in info(server)
@@ -59,6 +68,7 @@ def test_facts_of_a_real_slurm_expire_and_outlive_the_server(tmp_path: Path) -> 
             server.start()
             assert "GlueHostBenchmarkSI00 = 400" in info(server), "the last facts are in the store"
             assert "GlueCEState" not in info(server)
+        expires_after(server, 300)
         until(lambda: "GlueCEStateFreeCPUs = 12" in info(server), what="new facts")
         cluster.run("scontrol", "update", "NodeName=n1", "State=DRAIN", "Reason=disk State=IDLE")
         until(

@@ -25,7 +25,7 @@ most = max(count + 100, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
 resource.setrlimit(resource.RLIMIT_NOFILE, (count + 100, most))
 held = []
 for _ in range(count):
-    held.append(socket.create_connection((host, port), 30))
+    held.append(socket.create_connection((host, port), WAIT))
     try:
         held[-1].sendall(hello)
     except OSError:
@@ -39,7 +39,7 @@ import socket, ssl, sys
 host, port, path = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-connection = context.wrap_socket(socket.create_connection((host, port), 30))
+connection = context.wrap_socket(socket.create_connection((host, port), WAIT))
 head = f"{path} HTTP/1.1\\r\\nHost: here\\r\\nContent-Type: application/json\\r\\nAuthorization: Bearer x\\r\\n"
 connection.sendall(f"{head}Content-Length: 30000000\\r\\n\\r\\n".encode())
 connection.sendall(b" " * 100_000)  # the rest is never sent
@@ -68,7 +68,7 @@ def strangers(site: Site, count: int, hello: bytes) -> Iterator[None]:
     """Connections from the users' address that say `hello` and then nothing."""
     words = [SERVER_ADDRESS, str(site.server.port), str(count), hello.hex()]
     process = subprocess.Popen(
-        [*site.users.prefix, sys.executable, "-c", STRANGER, *words],
+        [*site.users.prefix, sys.executable, "-c", STRANGER.replace("WAIT", str(PATIENCE)), *words],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )
@@ -98,7 +98,7 @@ def test_connections_that_never_say_hello_lock_nobody_out(site: Site, user: Path
 def test_a_large_body_without_a_valid_token_is_refused_before_it_is_sent(site: Site, path: str) -> None:
     words = [SERVER_ADDRESS, str(site.server.port), path]
     done = subprocess.run(
-        [*site.users.prefix, sys.executable, "-c", LARGE_BODY, *words],
+        [*site.users.prefix, sys.executable, "-c", LARGE_BODY.replace("WAIT", str(PATIENCE)), *words],
         capture_output=True,
         text=True,
         timeout=PATIENCE,

@@ -77,9 +77,9 @@ def test_others_are_answered_while_many_rows_come(pool: Instance) -> None:
     assert len(others) > 20
     after = metrics(pool)
     commits = after["pilotage_commits_total"] - before["pilotage_commits_total"]
-    slow = after["pilotage_slow_transactions_total"] - before["pilotage_slow_transactions_total"]
+    busy = after["pilotage_busy_transactions_total"] - before["pilotage_busy_transactions_total"]
     assert commits >= count / MAX_CHUNK_ROWS
-    assert slow < commits / 2  # a machine with much else to do makes some of them slow
+    assert busy < commits / 2  # by processor time: on a loaded machine the clock would say more
 
 
 def test_a_client_that_was_killed_goes_on(pool: Instance, tmp_path: Path) -> None:

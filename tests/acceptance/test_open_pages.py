@@ -83,7 +83,7 @@ def test_an_open_page_counts_jobs_while_they_end(running: Browser, pool: Instanc
         page.goto(f"{alice.url}/submissions/{sent.submission}")
         page.evaluate(WATCH_COUNTS)
         alice.release(Selection(submission=sent.submission))
-        page.get_by_text("1,000 of 1,000 jobs ended").wait_for()
+        page.get_by_text("1,000 of 1,000 jobs ended").wait_for(timeout=2 * PATIENCE * 1000)
         counts = page.evaluate("window.counts")
         assert counts[0] == 0
         assert counts[-1] == JOBS

@@ -13,6 +13,7 @@ import pytest
 
 from pilotage.core.errors import Conflict, Forbidden, IllegalMove, InvalidInput, NotFound
 from pilotage.wire.requests import RequestAssignment, RequestSites
+from tests.deadlines import PATIENCE
 from tests.instance import Instance, running, until
 from tests.unit.server.test_grafana_board import metrics_of_board
 
@@ -327,7 +328,7 @@ cp "$PILOTAGE_FILE_LIST" out.txt
     said, _ = cli(shared, "request", "resubmit", str(number), *program, "--json")
     again = json.loads(said)
     assert (again["state"], again["parts"], again["left_out"]) == ("assigned", 1, [])
-    cli(shared, "request", "wait", str(again["id"]), "--timeout", "100s")
+    cli(shared, "request", "wait", str(again["id"]), "--timeout", f"{2 * PATIENCE:g}s")
     detail = shared.client().request(again["id"])
     assert [(step.name, step.jobs) for step in detail.steps] == [
         ("process", {"done": 1}),
@@ -344,5 +345,5 @@ cp "$PILOTAGE_FILE_LIST" out.txt
     said, _ = cli(shared, "request", "show", str(number))
     assert f"1 of 1 failed part in request {again['id']} (completed)" in said
     said, _ = cli(shared, "request", "clone", str(number), *program, "--json")
-    said, _ = cli(shared, "request", "wait", str(json.loads(said)["id"]), "--timeout", "100s")
+    said, _ = cli(shared, "request", "wait", str(json.loads(said)["id"]), "--timeout", f"{2 * PATIENCE:g}s")
     assert "completed" in said

@@ -71,7 +71,7 @@ def test_a_request_reads_writes_merges_and_clears_away_in_s3(
     s3.put("out/copy-1/process/unmerged/1/99-1-5/left", b"a file of a lost attempt")
     text = REQUEST.format(name="copy", input="numbers") + "[merge]\ncleanup = true\n"
     submit(instance, tmp_path, text + "[log_collect]\ncleanup = true\n")
-    output_of(instance, "request", "wait", "1", "--timeout", "3m")
+    output_of(instance, "request", "wait", "1", "--timeout", f"{2 * PATIENCE:g}s")
     [file] = answer_of(instance, "dataset", "files", "copy-1/process")["files"]
     assert file["path"].startswith(f"{line.address}/out/copy-1/process/")
     merged = s3.read(file["path"]).decode()
@@ -82,7 +82,7 @@ def test_a_request_reads_writes_merges_and_clears_away_in_s3(
     assert [replica["site"] for replica in block["replicas"]] == ["*"]
     # A second request reads its input there.
     submit(instance, tmp_path, REQUEST.format(name="again", input="copy-1/process"))
-    output_of(instance, "request", "wait", "2", "--timeout", "3m")
+    output_of(instance, "request", "wait", "2", "--timeout", f"{2 * PATIENCE:g}s")
     [file] = answer_of(instance, "dataset", "files", "again-2/process")["files"]
     assert s3.read(file["path"]).decode() == merged
 

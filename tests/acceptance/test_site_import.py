@@ -62,7 +62,7 @@ def test_a_state_that_somebody_set_stays(instance: Instance, tmp_path: Path) -> 
     done = instance.cli("site", "import", "down.xml", "-y", cwd=tmp_path)
     assert "the site is drain already, by " in done.stderr
     assert json.loads(instance.cli("site", "show", "NORTH-T2", "--json").stdout)["reason"] == "mine"
-    (tmp_path / "later.xml").write_text(documents.gocdb_downtime("", now + 60, now + 3600))
+    (tmp_path / "later.xml").write_text(documents.gocdb_downtime("", now + 3000, now + 3600))
     assert "not yet: downtime of NORTH-T2" in instance.cli("site", "import", "later.xml", cwd=tmp_path).stderr
 
 

@@ -28,6 +28,7 @@ submit_rate = 100
 heartbeat = 0.5
 lease = 60
 idle = 2
+information_expiry = 300
 """
 
 MATCHED = """\

@@ -13,8 +13,11 @@ from tests.acceptance.test_slurm import instance_on
 from tests.deadlines import PATIENCE
 from tests.instance import Instance, until
 
-WALL, LONG, SHORT, RUN = 60, 40, 5, 20
-"""Seconds: of a pilot, of the two CPU buckets, and of the job that uses up a pilot's time."""
+WALL, LONG, SHORT, RUN = 200, 165, 5, 30
+"""Seconds: of a pilot, of the two CPU buckets, and of the job that uses up a pilot's time, at least.
+
+Both jobs fit for many seconds before and after, so that a loaded machine changes nothing.
+"""
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +35,10 @@ def test_a_pilot_near_its_end_takes_the_short_job_and_a_fresh_one_the_long(
         instance.policy += f"[matching]\ncpu_buckets = [{SHORT}, {LONG}]\n"
         instance.apply()
         client = instance.client()
-        first = client.submit({"executable": "sleep", "arguments": [str(RUN)], "cpu_time": SHORT}).first
+        gate = tmp_path / "gate"
+        script = f"sleep {RUN}; until [ -e {gate} ]; do sleep 0.1; done"
+        described = {"executable": "sh", "arguments": ["-c", script], "cpu_time": SHORT}
+        first = client.submit(described).first
         instance.reaches(first, "Running")
         client.disable_ce("slurm", "only the first pilot may ask")
         # A slow machine may have begun another pilot before the first one had its job.
@@ -40,6 +46,7 @@ def test_a_pilot_near_its_end_takes_the_short_job_and_a_fresh_one_the_long(
         # The long job comes first, and its CPU bucket goes first in the draw.
         long = client.submit({"executable": "true", "cpu_time": LONG}).first
         short = client.submit({"executable": "true", "cpu_time": SHORT}).first
+        gate.touch()
         instance.reaches(short, "Done", within=2 * PATIENCE)
         assert instance.job(long).state == "Waiting"
         assert client.job(short).job.pilot == client.job(first).job.pilot
