@@ -18,10 +18,13 @@ from typing import Any, TypeVar
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from tests.deadlines import PATIENCE
+from tests.ports import free_port
 
 T = TypeVar("T")
 SRC = Path(__file__).parents[2] / "src"
 SECRET = "a-secret-of-the-batch-script"
+BEGUN = 4.0
+"""Seconds in which a shell has printed its first line and set its traps, also on a loaded machine."""
 
 
 class PilotServer:
@@ -67,7 +70,7 @@ class PilotServer:
             **enrol,
         }
         self._server: ThreadingHTTPServer | None = None
-        self.port = 0
+        self.port = free_port()
         self.start()
 
     # The jobs
@@ -179,7 +182,6 @@ class PilotServer:
 
         server = ThreadingHTTPServer(("127.0.0.1", self.port), Handler)
         server.daemon_threads = True
-        self.port = server.server_address[1]
         self._server = server
         threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
 

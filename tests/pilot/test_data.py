@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.pilot.pilot_server import PilotProcess, PilotServer
+from tests.pilot.pilot_server import BEGUN, PilotProcess, PilotServer
 
 pytestmark = pytest.mark.slow
 
@@ -314,7 +314,7 @@ def test_logs_of_good_and_failed_jobs_are_stored(
 ) -> None:
     good = shell(server, "echo out; echo err >&2; printf 1 > x", logged(storage, outputs=["x"], events=3))
     bad = shell(server, "echo halfway; echo broken >&2; exit 3", logged(storage, outputs=["x"]))
-    slow = shell(server, "echo begun; sleep 600", logged(storage), wall_time=1.0)
+    slow = shell(server, "echo begun; sleep 600", logged(storage), wall_time=BEGUN)
     absent = shell(server, "echo never", logged(storage, files=[data_file(tmp_path / "gone", size=4)]))
     merge = server.add("-", data=logged(storage, files=[data_file(tmp_path / "gone")], action="archive"))
     plain = shell(server, "echo out", order(storage))

@@ -203,7 +203,7 @@ def test_a_draining_pilot_ends_its_job_and_takes_no_more(
 
 
 def test_the_end_of_its_time(server: PilotServer, pilot: Start, tmp_path: Path) -> None:
-    server.enrol.update(wall=4.0, margin=0.2, least=0.5)
+    server.enrol.update(wall=12.0, margin=0.2, least=0.5)
     job = long_job(server, tmp_path / "pid")
     process = pilot()
     assert process.wait() == 0

@@ -15,7 +15,7 @@ import pytest
 
 from pilotage.pilot.isolation.root_folder import VisiblePath, is_visible, parse_visible
 from tests.deadlines import PATIENCE
-from tests.pilot.pilot_server import PilotProcess, PilotServer, alive, children, until
+from tests.pilot.pilot_server import BEGUN, PilotProcess, PilotServer, alive, children, until
 
 pytestmark = pytest.mark.slow
 
@@ -147,7 +147,7 @@ def test_a_job_in_place_does_not_see_the_root_processes_or_devices_of_the_node(
 def test_limits_and_use_count_all_processes(isolating: PilotServer, pilot: Start) -> None:
     isolating.enrol.update(processors=4)
     hog = f"{PYTHON} -c 'import time; x = bytearray(150_000_000); time.sleep(60)'"
-    wall = shell(isolating, "echo before; sleep 60 & wait", wall_time=0.5)
+    wall = shell(isolating, "echo before; sleep 600 & wait", wall_time=BEGUN)
     memory = shell(isolating, f"echo before; {hog} & wait", memory=50)
     spread = shell(isolating, "(while :; do :; done) & (while :; do :; done) & wait", cpu_time=1.0)
     spin = "import time\nwhile time.process_time() < 0.4: pass"
@@ -164,9 +164,10 @@ def test_limits_and_use_count_all_processes(isolating: PilotServer, pilot: Start
 
 
 def test_signals_reach_the_payload(isolating: PilotServer, pilot: Start) -> None:
-    polite = shell(isolating, "trap 'echo asked; exit 3' TERM; while :; do sleep 0.05; done", wall_time=0.5)
-    deaf = shell(isolating, "trap '' TERM; while :; do sleep 1; done", wall_time=0.5)
-    pilot()
+    polite = shell(isolating, "trap 'echo asked; exit 3' TERM; while :; do sleep 0.05; done", wall_time=BEGUN)
+    deaf = shell(isolating, "trap '' TERM; while :; do sleep 1; done", wall_time=BEGUN)
+    isolating.enrol.update(processors=2)
+    pilot("--processors", "2")
     finish = isolating.finish_of(polite)
     assert (out(finish), finish["exit_code"], finish["failure"]) == ("asked\n", 3, "limit-wall")
     assert isolating.finish_of(deaf)["signal"] == 9
@@ -174,7 +175,7 @@ def test_signals_reach_the_payload(isolating: PilotServer, pilot: Start) -> None
 
 def test_the_warning_before_the_end_reaches_the_payload(isolating: PilotServer, pilot: Start) -> None:
     script = "trap 'echo warned; exit 4' USR1; while :; do sleep 0.05; done"
-    job = shell(isolating, script, wall_time=60.0, warn=59.0)
+    job = shell(isolating, script, wall_time=60.0, warn=60.0 - BEGUN)
     pilot()
     finish = isolating.finish_of(job)
     assert (out(finish), finish["exit_code"], finish["failure"]) == ("warned\n", 4, "")

@@ -86,7 +86,7 @@ def test_a_hook_that_hangs_is_killed_with_its_children(tmp_path: Path) -> None:
     pid = tmp_path / "pid"
     hook = program(tmp_path, f"sleep 1000 & echo $! > {pid}.new; mv {pid}.new {pid}; wait")
     with pytest.raises(InvalidInput, match="did not end within"):
-        HookRunner().run(hook, PATH, timeout=1.0)
+        HookRunner().run(hook, PATH, timeout=5.0)
     with contextlib.suppress(ProcessLookupError):
         child = os.pidfd_open(int(pid.read_text()))
         # A descriptor of a process is readable when the process has ended, also while it is a zombie.

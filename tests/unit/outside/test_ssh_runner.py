@@ -147,7 +147,7 @@ def test_profiles_that_print_change_no_output(tmp_path: Path) -> None:
 
 def test_a_time_out_ends_the_session_and_the_far_command(connection: SshConnection, tmp_path: Path) -> None:
     mark = tmp_path / "pid"
-    result = SshRunner(connection, {}).run(["sh", "-c", f"echo $$ > {mark}; sleep 1000"], timeout=1.0)
+    result = SshRunner(connection, {}).run(["sh", "-c", f"echo $$ > {mark}; sleep 1000"], timeout=5.0)
     assert result.status is None
     assert not result.unreached
 

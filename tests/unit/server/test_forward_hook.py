@@ -187,7 +187,7 @@ def test_a_hook_that_hangs_is_not_run_for_each_submission(
     hook(f"echo run >> {tmp_path}/runs; exec sleep 1000")
     [intent] = ordered(bench, CeDirector("batch", IterationOrders(NODE.platform)))
     ce, clock = bench.pool.policy.ces["batch"], [0.0]
-    runner = ForwardHook(lambda: clock[0], DirectCalls(), timeout=0.5)
+    runner = ForwardHook(lambda: clock[0], DirectCalls(), timeout=3.0)
     for _ in range(3):
         with pytest.raises(Exception, match="did not end within"):
             runner.flags(ce, intent.order)
