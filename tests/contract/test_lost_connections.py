@@ -18,6 +18,7 @@ from pilotage.store.writer.writer import Writer
 from tests.contract.proxy import Proxy
 from tests.contract.stores import Gate, note, noted
 from tests.deadlines import PATIENCE
+from tests.instance import until
 from tests.postgres import PASSWORD, Server, server
 
 pytestmark = pytest.mark.slow
@@ -195,7 +196,8 @@ def test_a_deadlock_is_carried_out_again(database: str) -> None:
     told.note(2)
     tries = 0
     with psycopg.connect(server().url(database)) as other:
-        other.execute("SET deadlock_timeout = '10s'")
+        # The database looks for a deadlock when a session has waited this long: only the writer's session tells it.
+        other.execute("SET deadlock_timeout = '1h'")
         other.execute("UPDATE uploads SET size = 20 WHERE digest = '2'")
 
         def crossing(tx: Transaction) -> None:
@@ -207,7 +209,13 @@ def test_a_deadlock_is_carried_out_again(database: str) -> None:
             tx.connection.execute("UPDATE uploads SET size = 10 WHERE digest = '1'")
             if tries == 1:
                 crosser.start()
+                until(waits, what="the other session's wait")
             tx.connection.execute("UPDATE uploads SET size = 2 WHERE digest = '2'")
+
+        def waits() -> bool:
+            sql = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = %s"
+            with psycopg.connect(server().url("postgres")) as looking:
+                return looking.execute(sql, (database,)).fetchone() is not None
 
         def cross() -> None:
             other.execute("UPDATE uploads SET size = 11 WHERE digest = '1'")

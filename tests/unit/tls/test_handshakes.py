@@ -140,7 +140,7 @@ def test_a_handshake_that_takes_too_long_is_ended(tmp_path: Path, begun: bytes) 
         writer.close()
         assert (await server.fetch()).endswith(b"https")
 
-    run(tmp_path, talk, ConnectionLimits(handshake=0.3))
+    run(tmp_path, talk, ConnectionLimits(handshake=2.0))
 
 
 @pytest.mark.parametrize("begun", [b"", b"\x16\x03\x01\x02\x00", REQUEST, b"\x00" * 100_000])
