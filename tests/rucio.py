@@ -182,7 +182,7 @@ class RucioServer(BatchDaemons):
     def expire_tokens(self) -> None:
         """Let the tokens of all log-ins end. The server keeps known ones in memory, so it is started again."""
         self.stop()
-        with sqlite3.connect(self.folder / "rucio.db") as database:
+        with sqlite3.connect(self.folder / "rucio.db", timeout=PATIENCE) as database:
             database.execute("UPDATE tokens SET expired_at = '2020-01-01 00:00:00'")
         database.close()
         self.start()

@@ -14,6 +14,7 @@ from pilotage.core.errors import NotFound
 from pilotage.core.policy.model import ADMINISTRATOR, PROPERTIES
 from pilotage.server.http.pilot_endpoints import ENDPOINTS
 from pilotage.wire.call import PILOT, ApiCall, all_calls
+from tests.deadlines import PATIENCE
 from tests.instance import Instance, running, until
 
 pytestmark = pytest.mark.slow
@@ -62,7 +63,7 @@ def test_every_route_accepts_the_senders_of_its_entry_alone(server: Instance) ->
     }
     senders["no property"] = (server.client().create_token("plain").token, frozenset())
     wrong: list[str] = []
-    with httpx.Client(base_url=server.client().url) as http:
+    with httpx.Client(base_url=server.client().url, timeout=PATIENCE) as http:
         for call in ROUTES:
             method, access, place = call.method, call.access, address(call)
             for name, (token, rights) in {"nobody": ("", frozenset[str]()), **senders}.items():

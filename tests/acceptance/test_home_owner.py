@@ -77,7 +77,7 @@ def test_a_token_that_others_could_read_is_replaced(instance: Instance) -> None:
     file = instance.home / "token"
     before = file.read_text()
     file.chmod(0o644)
-    with httpx.Client(base_url=instance.url) as raw:
+    with httpx.Client(base_url=instance.url, timeout=PATIENCE) as raw:
         assert raw.post("/v1/tokens/home").status_code == 204
     assert file.read_text() != before
     assert file.stat().st_mode & 0o777 == 0o600
@@ -88,7 +88,7 @@ def test_asking_again_and_again_writes_nothing_and_tells_nothing(instance: Insta
     instance.cli("whoami")
     file = instance.home / "token"
     before = (file.read_text(), file.stat().st_ino)
-    with httpx.Client(base_url=instance.url) as raw:
+    with httpx.Client(base_url=instance.url, timeout=PATIENCE) as raw:
         for _ in range(20):
             answer = raw.post("/v1/tokens/home")
             assert (answer.status_code, answer.content) == (204, b"")

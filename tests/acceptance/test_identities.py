@@ -95,9 +95,16 @@ class World:
             "INSERT INTO pilots (id, stamp, secret_hash, idx, state, site, ce, pilot_type, processors, memory,"
             " submitted) VALUES (999, 'spoken', ?, 0, 'Submitted', 'here', 'local', 'generic', 1, 0, 1e12)"
         )
-        with contextlib.closing(sqlite3.connect(self.pool.home / "pilotage.db")) as connection, connection:
+        with (
+            contextlib.closing(
+                sqlite3.connect(self.pool.home / "pilotage.db", timeout=PATIENCE)
+            ) as connection,
+            connection,
+        ):
             connection.execute(sql, (secret_hash("s"),))
-        answer = httpx.post(f"{self.url}/v1/pilot/enrol", json={"secret": "s", "index": 0, "nonce": "n"})
+        answer = httpx.post(
+            f"{self.url}/v1/pilot/enrol", json={"secret": "s", "index": 0, "nonce": "n"}, timeout=PATIENCE
+        )
         return str(answer.json()["token"])
 
     def _submit(self) -> None:
@@ -127,7 +134,12 @@ class World:
         waiting = [
             (*part[:2], owner, "zq-group", "slots", 3600.0) for part in added for owner in ("", "victim")
         ]
-        with contextlib.closing(sqlite3.connect(self.pool.home / "pilotage.db")) as connection, connection:
+        with (
+            contextlib.closing(
+                sqlite3.connect(self.pool.home / "pilotage.db", timeout=PATIENCE)
+            ) as connection,
+            connection,
+        ):
             intervals = [(*part, hour + 3600) for part in added]
             connection.executemany("INSERT OR IGNORE INTO recorded_intervals VALUES (?, ?, ?, ?)", intervals)
             connection.executemany(
@@ -136,7 +148,7 @@ class World:
 
     def addresses(self) -> Iterator[str]:
         """All that the document has for reading, filled with what is the victim's."""
-        paths = httpx.get(f"{self.url}/openapi.json").json()["paths"]
+        paths = httpx.get(f"{self.url}/openapi.json", timeout=PATIENCE).json()["paths"]
         values: dict[str, list[Any]] = {
             "job": [self.job, self.waiting],
             "id_": [self.submission, self.request],
@@ -249,7 +261,9 @@ def test_nobody_else_acts_on_the_jobs_of_another(world: World) -> None:
 
 def test_a_group_that_shares_sees_the_jobs_of_that_group_only(world: World) -> None:
     """The victim's jobs are of another group, in which the partner is not."""
-    with httpx.Client(base_url=world.url, headers={"Authorization": f"Bearer {world.partner}"}) as raw:
+    with httpx.Client(
+        base_url=world.url, headers={"Authorization": f"Bearer {world.partner}"}, timeout=PATIENCE
+    ) as raw:
         assert raw.get("/v1/jobs").json()["jobs"] == []
         assert raw.get(f"/v1/jobs/{world.job}").status_code == 404
 

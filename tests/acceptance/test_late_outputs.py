@@ -71,7 +71,12 @@ def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
             " submitted, batch_id) VALUES (999, 'spoken', ?, 0, 'Submitted', 'here', 'local', 'generic', 1, 0, 0,"
             " '@elsewhere')"
         )
-        with contextlib.closing(sqlite3.connect(instance.home / "pilotage.db")) as connection, connection:
+        with (
+            contextlib.closing(
+                sqlite3.connect(instance.home / "pilotage.db", timeout=PATIENCE)
+            ) as connection,
+            connection,
+        ):
             connection.execute(sql, (secret_hash(SECRET),))
         yield instance
         assert "Traceback" not in instance.log()

@@ -21,6 +21,7 @@ import pytest
 from pilotage.core.errors import Conflict, InvalidInput, NotFound, TooLarge
 from pilotage.wire.jobs import Selection
 from pilotage.wire.submissions import MAX_CHUNK_BYTES, MAX_CHUNK_ROWS, SubmitResponse
+from tests.deadlines import PATIENCE
 from tests.instance import Instance, running, until
 
 pytestmark = pytest.mark.slow
@@ -43,7 +44,7 @@ def values(pool: Instance, submission: int) -> list[Any]:
 
 
 def metrics(pool: Instance) -> dict[str, float]:
-    text = httpx.get(pool.client().url + "/metrics").text
+    text = httpx.get(pool.client().url + "/metrics", timeout=PATIENCE).text
     pairs = (line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
     return {name: float(value) for name, value in pairs}
 

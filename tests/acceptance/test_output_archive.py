@@ -19,6 +19,7 @@ from pilotage.server.http import output_archive
 from pilotage.server.http.output_archive import CHUNK, OutputArchive
 from pilotage.store.tables.listing import JobFacts
 from pilotage.wire.jobs import OutputFile, Selection
+from tests.deadlines import PATIENCE
 from tests.instance import Instance, running, until
 
 SAFELY: Any = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
@@ -58,10 +59,10 @@ def test_each_sees_their_own(instance: Instance, tmp_path: Path) -> None:
         assert not (tmp_path / str(job)).exists()
     url = instance.client().url
     body = {"selection": {"ids": alices}}
-    with httpx.Client(base_url=url) as raw:
+    with httpx.Client(base_url=url, timeout=PATIENCE) as raw:
         assert raw.post("/v1/outputs", json=body).status_code == 401
     token = instance.client().create_token("bob").token
-    with httpx.Client(base_url=url, headers={"Authorization": f"Bearer {token}"}) as raw:
+    with httpx.Client(base_url=url, headers={"Authorization": f"Bearer {token}"}, timeout=PATIENCE) as raw:
         answer = raw.post("/v1/outputs", json=body)
         assert answer.status_code == 200
         with tarfile.open(fileobj=io.BytesIO(answer.content)) as archive:
@@ -74,7 +75,7 @@ def test_each_sees_their_own(instance: Instance, tmp_path: Path) -> None:
 def test_any_tar_can_read_it(instance: Instance, tmp_path: Path) -> None:
     jobs = made(instance, "alice", 3)
     token = instance.client().create_token("alice").token
-    with httpx.Client(headers={"Authorization": f"Bearer {token}"}) as raw:
+    with httpx.Client(headers={"Authorization": f"Bearer {token}"}, timeout=PATIENCE) as raw:
         answer = raw.post(f"{instance.client().url}/v1/outputs", json={"selection": {"ids": jobs}})
     assert answer.headers["content-type"] == "application/x-tar"
     with tarfile.open(fileobj=io.BytesIO(answer.content)) as archive:

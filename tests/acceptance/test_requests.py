@@ -242,7 +242,7 @@ def test_one_verb_changes_many_requests(shared: Instance) -> None:
     open_ones = ("--name", "many", "--state", "assigned", "--state", "acquired")
     said, _ = cli(shared, "request", "abort", *open_ones, "-y", "--json")
     assert [row["id"] for row in json.loads(said)["requests"]] == others
-    metrics = httpx.get(f"{client.url}/metrics").text
+    metrics = httpx.get(f"{client.url}/metrics", timeout=PATIENCE).text
     assert metrics_of_board() <= set(re.findall(r"^# TYPE (\S+)", metrics, re.M))
     assert 'pilotage_requests{state="assigned"} ' in metrics
     assert 'pilotage_element_jobs{state="made"} 0\n' in metrics

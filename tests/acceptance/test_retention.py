@@ -36,7 +36,7 @@ def keep(instance: Instance, **seconds: float) -> None:
 
 
 def metric(instance: Instance, name: str) -> float:
-    text = httpx.get(f"{instance.client().url}/metrics").text
+    text = httpx.get(f"{instance.client().url}/metrics", timeout=PATIENCE).text
     [value] = [line.rpartition(" ")[2] for line in text.splitlines() if line.startswith(f"{name} ")]
     return float(value)
 

@@ -166,7 +166,9 @@ def test_a_row_reaches_no_file_of_another_owner(instance: Instance, tmp_path: Pa
     description = {"executable": "cat", "arguments": ["f"], "input_sandbox": [{"path": "f", "name": "f"}]}
     token = instance.client().create_token("bob").token
     address = instance.client().url
-    with httpx.Client(base_url=address, headers={"Authorization": f"Bearer {token}"}) as raw:
+    with httpx.Client(
+        base_url=address, headers={"Authorization": f"Bearer {token}"}, timeout=PATIENCE
+    ) as raw:
         body: dict[str, Any] = {
             "description": description,
             "parameters": {"names": ["@0"], "rows": [[value]]},

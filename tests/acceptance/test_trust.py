@@ -23,6 +23,7 @@ from pilotage.core.errors import Forbidden, InvalidInput, NotAuthenticated, NotF
 from pilotage.wire.agents import JoinRequest, SyncRequest
 from pilotage.wire.jobs import Selection
 from pilotage.wire.matchmaking import MatchRequest
+from tests.deadlines import PATIENCE
 from tests.instance import Instance, descendants, running, until
 
 pytestmark = pytest.mark.slow
@@ -149,7 +150,9 @@ def test_a_file_is_not_reached_by_its_digest(shared: Instance, tmp_path: Path) -
     shared.reaches(sent.first, "Done")
     digest = hashlib.sha256(b"alice's data").hexdigest()
     token = shared.client().create_token("bob").token
-    with httpx.Client(base_url=bob.url, headers={"Authorization": f"Bearer {token}"}) as raw:
+    with httpx.Client(
+        base_url=bob.url, headers={"Authorization": f"Bearer {token}"}, timeout=PATIENCE
+    ) as raw:
         assert raw.head(f"/v1/uploads/{digest}").status_code == 404
         body = {
             "description": {"executable": "cat", "input_sandbox": ["secret.txt"]},
@@ -220,7 +223,7 @@ PROOFS = {"/v1/tokens/exchange": {"token": "a.guessed.token"}}
 
 
 def test_every_route_asks_for_a_token(shared: Instance) -> None:
-    with httpx.Client(base_url=shared.client().url) as raw:
+    with httpx.Client(base_url=shared.client().url, timeout=PATIENCE) as raw:
         paths = raw.get("/openapi.json").json()["paths"]
         assert len(paths) > 20
         asked = 0
@@ -246,7 +249,7 @@ def test_every_route_asks_for_a_token(shared: Instance) -> None:
 def test_a_persons_token_is_no_pilots_and_the_other_way_round(shared: Instance) -> None:
     token = (shared.home / "token").read_text().strip()
     headers = {"Authorization": f"Bearer {token}"}
-    with httpx.Client(base_url=shared.client().url, headers=headers) as raw:
+    with httpx.Client(base_url=shared.client().url, headers=headers, timeout=PATIENCE) as raw:
         assert raw.post("/v1/pilot/exchange", json={"incarnation": 1}).status_code == 401
         assert raw.get(f"/v1/pilot/jobs/1/inputs/{'0' * 64}").status_code == 401
         assert raw.get("/v1/pilot/jobs/1/outputs/x").status_code == 401

@@ -119,7 +119,9 @@ def test_a_session_is_no_token_of_the_api(world: World) -> None:
         assert browser.get("/v1/whoami").status_code == 401
         assert (
             httpx.get(
-                f"{world.url}/v1/whoami", headers={"Authorization": f"Bearer {cookie.value}"}
+                f"{world.url}/v1/whoami",
+                headers={"Authorization": f"Bearer {cookie.value}"},
+                timeout=PATIENCE,
             ).status_code
             == 401
         )
@@ -158,7 +160,7 @@ def test_a_revoked_token_ends_its_session_and_sign_out_ends_it_too(world: World)
     with world.browser("alice") as browser:
         stolen = dict(browser.cookies)
         assert browser.post("/signout").status_code == 303
-        assert httpx.get(f"{world.url}/jobs", cookies=stolen).status_code == 303
+        assert httpx.get(f"{world.url}/jobs", cookies=stolen, timeout=PATIENCE).status_code == 303
 
 
 def test_changes_need_our_own_form(world: World) -> None:

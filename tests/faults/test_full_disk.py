@@ -106,6 +106,7 @@ def test_a_disk_that_fills_up(server: Instance, disk: Path, tmp_path: Path) -> N
         content=b"some bytes",
         headers={"authorization": f"Bearer {token}"},
         trust_env=False,
+        timeout=PATIENCE,
     )
     assert answer.status_code == 507
     assert answer.json()["code"] == "disk-full"

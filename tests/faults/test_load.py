@@ -38,11 +38,11 @@ from tests.postgres import server
 SECONDS = float(os.environ.get("PILOTAGE_LOAD_SECONDS", "2"))
 SEED = int(os.environ.get("PILOTAGE_LOAD_SEED", "5"))
 PILOTS = 8
-SECRETS = 400 + int(20 * SECONDS)
+SECRETS = 1000 + int(20 * SECONDS)
 MOST_WAITING = int(min(1500, 150 * SECONDS))
 WORKS = 2.0 if SECONDS < 20 else 5.0
 """Seconds for which servers are left to work at most."""
-DRAINED = 180.0 + SECONDS
+DRAINED = 2 * PATIENCE + SECONDS
 EXPECTED = ("finish accepted", "finish superseded", "confirm accepted", "twice", "unanswered")
 """Events that pilots of a load have met before it ends."""
 
@@ -214,7 +214,10 @@ def write_pilots(home: Path, database_url: str, secrets: list[str]) -> None:
         with psycopg.connect(database_url) as session:
             session.cursor().executemany(sql.replace("?", "%s").encode(), rows)
     else:
-        with contextlib.closing(sqlite3.connect(home / "pilotage.db")) as connection, connection:
+        with (
+            contextlib.closing(sqlite3.connect(home / "pilotage.db", timeout=PATIENCE)) as connection,
+            connection,
+        ):
             connection.executemany(sql, rows)
 
 

@@ -58,6 +58,18 @@ def test_commands_wait_as_long_as_tests_do() -> None:
     assert lines_with(r'"timeout": \d') == []
 
 
+def test_calls_of_servers_wait_as_long_as_tests_do() -> None:
+    """httpx gives up after five seconds by itself. A loaded server may need them for its first page."""
+    calls = re.compile(r"httpx\.(get|post|put|delete|head|patch|options|request|stream|Client|AsyncClient)\(")
+    short = []
+    for path, text in modules().items():
+        for node in ast.walk(ast.parse(text)) if calls.search(text) else ():
+            if isinstance(node, ast.Call) and calls.fullmatch(f"{ast.unparse(node.func)}("):
+                given = {keyword.arg for keyword in node.keywords}
+                short += [] if "timeout" in given else [f"{path}:{node.lineno}"]
+    assert short == []
+
+
 def test_facts_of_ces_do_not_expire_before_the_next_answer() -> None:
     """They expire after five periods, unless the policy says otherwise."""
     short = re.compile(r"information_period\s*=\s*\"?\d\b")
