@@ -48,7 +48,7 @@ def fetch(path: str, token: str = "") -> int:
         os.environ["SERVER"] + path, headers={"Authorization": "Bearer " + token}
     )
     try:
-        return int(urllib.request.urlopen(request, timeout=90).status)
+        return int(urllib.request.urlopen(request, timeout=600).status)
     except urllib.error.HTTPError as error:
         return error.code
 

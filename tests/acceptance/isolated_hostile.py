@@ -47,14 +47,14 @@ def write(path: str) -> int:
 
 def fetch(path: str) -> int:
     try:
-        return int(urllib.request.urlopen(os.environ["SERVER"] + path, timeout=90).status)
+        return int(urllib.request.urlopen(os.environ["SERVER"] + path, timeout=600).status)
     except urllib.error.HTTPError as error:
         return error.code
 
 
 def run(*command: str) -> int:
     """Bytes that the command has printed. Some commands of Slurm end with 0 after an error."""
-    done = subprocess.run(command, capture_output=True, check=True, timeout=90)
+    done = subprocess.run(command, capture_output=True, check=True, timeout=600)
     if not done.stdout:
         raise OSError(done.stderr.decode())
     return len(done.stdout)
