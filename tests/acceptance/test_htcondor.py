@@ -160,7 +160,7 @@ def test_pilots_at_a_schedd_elsewhere_fetch_their_program(
 
 
 def test_a_token_that_has_expired_is_told_and_the_ce_pauses(
-    pool: htcondor.CondorPool, instance: Instance
+    pool: htcondor.CondorPool, instance: Instance, ce: str
 ) -> None:
     """Other CEs go on: jobs of the same time end in their pilots."""
     tokens = pool.tokens("pilots@test", lifetime=1)
@@ -181,7 +181,7 @@ token_folder = "{tokens}"
 """
     client.apply_policy(before + section)
     sent = client.submit({"executable": "true", "grid_ces": ["expired"]})
-    other = client.submit({"executable": "true", "grid_ces": ["condor"]})
+    other = client.submit({"executable": "true", "grid_ces": [ce]})
     until(lambda: "AUTHENTICATE" in instance.cli("ce", "show", "expired").stdout, what="the reason")
     assert client.job(sent.first).job.state == "Waiting"
     until(lambda: client.job(other.first).job.state == "Done", what="the end of the other job")
@@ -193,4 +193,40 @@ token_folder = "{tokens}"
     assert "AUTHENTICATE" in instance.log()
     assert instance.log().count("AUTHENTICATE") < 10, "it is no loop"
     client.kill(Selection(submission=sent.submission))
+    client.apply_policy(before)
+
+
+def test_an_owner_whom_the_schedd_does_not_give_the_pilots_is_told_and_nothing_stays_held(
+    pool: htcondor.CondorPool, instance: Instance, ce: str
+) -> None:
+    client = instance.client()
+    before = client.policy().text
+    section = f"""
+[ces.foreign]
+site = "here"
+type = "htcondor"
+owners = "any"
+wall = 1200
+{QUICK}
+[ces.foreign.htcondor]
+owner = "nobody-such"
+"""
+    client.apply_policy(before + section)
+    sent = client.submit({"executable": "true", "grid_ces": ["foreign"]})
+    other = client.submit({"executable": "true", "grid_ces": [ce]})
+    told = f"to account {htcondor.ACCOUNT}, not to nobody-such"
+    for words in (("ce", "show", "foreign"), ("ce", "list"), ("why", str(sent.first))):
+        until(
+            lambda words=words: told in " ".join(instance.cli(*words).stdout.split()),
+            what=f"the reason in {words}",
+        )
+    until(lambda: client.job(other.first).job.state == "Done", what="the end of the other job")
+    assert client.job(sent.first).job.state == "Waiting"
+    tested = instance.cli("ce", "test", "foreign")
+    assert tested.returncode
+    assert told in tested.stdout + tested.stderr
+    assert instance.log().count(told) == 1, "the log has it once"
+    client.kill(Selection(submission=sent.submission))
+    until(lambda: not pool.run("condor_q", "-allusers", "-af", "ClusterId"), what="the end of all batch jobs")
+    assert len([pilot for pilot in client.pilots() if pilot.ce == "foreign"]) < 10, "it is no loop"
     client.apply_policy(before)

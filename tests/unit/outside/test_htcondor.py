@@ -19,7 +19,7 @@ from pilotage.outside.batch.htcondor import _own_variables, commands, machines, 
 from pilotage.outside.batch.htcondor.adapter import HtcondorBatch
 from pilotage.outside.batch.htcondor.hold_codes import CODES, classify_hold, describe_hold
 from pilotage.outside.batch.runner import CommandResult
-from pilotage.outside.batch.submission import NativeState, SubmissionRefusal
+from pilotage.outside.batch.submission import NativeState, SubmissionFailed, SubmissionRefusal
 
 STAMP = "pilotage-0123456789abcdef"
 PLAIN = HtcondorOptions()
@@ -140,6 +140,57 @@ def test_pilots_are_those_of_the_account_that_the_schedd_gives_them(
     [command] = asked
     constraint = command[command.index("-constraint") + 1]
     assert constraint.partition("Owner == ")[2] == (f'"{owner}"' if owner else "")
+
+
+class ScheddOf:
+    """A schedd that has the pilots of one account, and finds none of other accounts."""
+
+    is_remote = False
+
+    def __init__(self, owner: str, nothing: CommandResult) -> None:
+        self.owner, self.nothing = owner, nothing
+        self.removed = 0
+
+    def close(self) -> None:
+        pass
+
+    def run(self, command: Sequence[str], *, text: str = "", timeout: float = 60.0) -> CommandResult:
+        if command[0] == "sh":
+            return CommandResult(0)
+        constraint = command[command.index("-constraint") + 1]
+        if not self.owner or ("Owner" in constraint and f'Owner == "{self.owner}"' not in constraint):
+            return CommandResult(0) if command[0] == "condor_q" else self.nothing
+        self.removed += command[0] == "condor_rm"
+        return CommandResult(0, ads(job(Owner=self.owner)) if command[0] == "condor_q" else "All jobs")
+
+
+FOUND_NOTHING = [
+    CommandResult(0, errors="condor_release:0:There are no jobs in the queue\n"),
+    CommandResult(1, errors="\nCouldn't find/release all jobs matching constraint (x)\n"),
+]
+
+
+@pytest.mark.parametrize("nothing", FOUND_NOTHING)
+def test_pilots_of_another_account_than_the_configured_one_are_refused_and_cancelled(
+    nothing: CommandResult,
+) -> None:
+    schedd = ScheddOf("pilots", nothing)
+    batch = HtcondorBatch(schedd, "server", HtcondorOptions(owner="nobody-such"))
+    with pytest.raises(SubmissionFailed) as failed:
+        batch.release([STAMP])
+    assert failed.value.refusal is SubmissionRefusal.REFUSED
+    assert "to account pilots, not to nobody-such" in failed.value.reason
+    batch.cancel([STAMP])
+    assert schedd.removed == 1
+
+
+@pytest.mark.parametrize("nothing", FOUND_NOTHING)
+@pytest.mark.parametrize("owner", ["server", ""])
+def test_a_release_that_finds_no_pilot_of_another_account_does_no_harm(
+    owner: str, nothing: CommandResult
+) -> None:
+    """They were cancelled, or are released already."""
+    HtcondorBatch(ScheddOf(owner, nothing), "server", PLAIN).release([STAMP])
 
 
 def test_the_way_of_the_script_follows_from_the_schedd() -> None:

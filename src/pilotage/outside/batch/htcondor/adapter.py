@@ -83,12 +83,24 @@ class HtcondorBatch(CommandBatch):
 
     def release(self, stamps: Sequence[str]) -> None:
         for stamp in stamps:
-            self._change(commands.release(stamp, self._user, self._options))
+            if not self._change(commands.release(stamp, self._user, self._options)):
+                self._check_owner(stamp)
+
+    def _check_owner(self, stamp: str) -> None:
+        """`SubmissionFailed` if the schedd has given the pilots to another account than the options name."""
+        if not self._user:
+            return
+        command = commands.list_jobs(commands.of_stamps([stamp]), self._options, commands.OWNED)
+        owners = output.read_owners(self._client.check_output(command))
+        if owners and self._user not in owners:
+            reason = output.describe_owner(owners[0], self._user)
+            raise SubmissionFailed(SubmissionRefusal.REFUSED, reason)
 
     def cancel(self, stamps: Sequence[str], *, waiting_only: bool = False) -> None:
         for first in range(0, len(stamps), commands.MOST_NAMES):
             part = stamps[first : first + commands.MOST_NAMES]
-            constraint = commands.of_stamps(part, self._user)
+            # The schedd may have given them to an account that the options do not name.
+            constraint = commands.of_stamps(part)
             self._change(
                 commands.remove(
                     f"{constraint} && {commands.WAITING}" if waiting_only else constraint, self._options
@@ -160,8 +172,12 @@ class HtcondorBatch(CommandBatch):
         schedd = self._schedd()
         return f"{schedd.started}{CLUSTER_MARK}{schedd.name}"
 
-    def _change(self, command: list[str]) -> None:
-        """Run a command that does no harm where its jobs are gone."""
+    def _change(self, command: list[str]) -> bool:
+        """Run a command that does no harm where its jobs are gone. False: it found none."""
         result = self._client.run(command)
-        if not result.succeeded and not output.found_nothing(result.errors):
+        # It may end well and say that it found nothing.
+        if output.found_nothing(result.errors):
+            return False
+        if not result.succeeded:
             raise self._client.unreachable(command[0], result)
+        return True

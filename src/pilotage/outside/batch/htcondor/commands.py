@@ -42,6 +42,9 @@ LISTED = (
 )
 """Attributes of a listing."""
 
+OWNED = ("ClusterId", "ProcId", "Owner")
+"""Attributes that tell whose a batch job is."""
+
 ACCOUNTED = (
     *("ClusterId", "ProcId", "JobStatus", STAMP, INDEX, "RemoteHost", "LastRemoteHost"),
     *(

@@ -41,6 +41,7 @@ class JobAd(msgspec.Struct, frozen=True):
     stamp: object = msgspec.field(name=commands.STAMP, default="")
     index: object = msgspec.field(name=commands.INDEX, default=None)
     properties: object = msgspec.field(name=commands.PROPERTIES, default="")
+    owner: object = msgspec.field(name="Owner", default="")
     batch_name: object = msgspec.field(name="JobBatchName", default="")
     host: object = msgspec.field(name="RemoteHost", default="")
     last_host: object = msgspec.field(name="LastRemoteHost", default="")
@@ -151,6 +152,19 @@ def read_listed_properties(output: str) -> dict[tuple[str, int | None], dict[str
         for ad in read_ads(output, JobAd)
         if _text(ad.stamp)
     }
+
+
+def read_owners(output: str) -> list[str]:
+    """The accounts of the listed jobs, each once."""
+    return sorted({_text(ad.owner) for ad in read_ads(output, JobAd)})
+
+
+def describe_owner(actual: str, configured: str) -> str:
+    """Why pilots of another account than the configured one are refused, and how to mend it."""
+    return (
+        f"the schedd gives the pilots to account {actual or 'none'}, not to {configured}: set `owner` in the CE's"
+        f" section of HTCondor to {actual or 'that account'}, or remove it"
+    )
 
 
 def read_submitted(output: str, count: int) -> tuple[str, tuple[str, ...]]:
