@@ -69,11 +69,11 @@ class PaperBatch:
         self._saved: tuple[list[PaperJob], int] = ([], 1)
 
     def submit(self, submission: BatchSubmission) -> Receipt:
-        """Faults: full, refused, lost before the controller had it, lost after."""
+        """Faults: full, refused, unreached, lost before the controller had it, lost after."""
         if self.fault == "no-answer":
             raise SubmissionFailed(SubmissionRefusal.IN_DOUBT, self.fault)
-        fault = self._fault_of("full", "refused", "lost-before", "lost-after")
-        if fault in ("full", "refused"):
+        fault = self._fault_of("full", "refused", "unreached", "lost-before", "lost-after")
+        if fault in ("full", "refused", "unreached"):
             raise SubmissionFailed(SubmissionRefusal(fault), fault)
         if self.most is not None and len(self.jobs) + submission.count > self.most:
             raise SubmissionFailed(SubmissionRefusal.FULL, "MaxSubmitJobs")

@@ -83,6 +83,28 @@ def test_a_lost_connection_is_told_and_opened_by_a_person_only(tmp_path: Path) -
         assert attempts(site, submission) == {1}
 
 
+def test_a_submission_over_a_closed_connection_is_not_in_doubt(tmp_path: Path) -> None:
+    """It certainly never began, so its pilot is given up at once, and the CE is unreachable before its next listing."""
+    with ssh_site(tmp_path, listing_period="1000", settle="1000", idle="1") as site:
+        site.log_in()
+        site.wait(site.submit(1, "true"), count=1)
+        until(lambda: all(pilot["ended"] for pilot in site.pilots()), what="the end of the first pilot")
+        known = {pilot["id"] for pilot in site.pilots()}
+        [control] = [path for path in (site.server.home / "ssh").iterdir() if path.is_socket()]
+        for pid in ssh_masters(control.name):
+            os.kill(pid, signal.SIGKILL)
+        submission = site.submit(1, "true")
+        until(lambda: "pilotage ce login" in reason(site), what="the reason")
+        assert reason(site).startswith("unreachable")
+        given_up = [pilot for pilot in site.pilots() if pilot["id"] not in known]
+        assert {pilot["state"] for pilot in given_up} == {"Deleted"}
+        assert site.json("ce", "show", "slurm", "--json")["ce"]["in_doubt"] == 0
+        assert site.server.log().count("no connection to") == 1, "the log has it once"
+        site.log_in()
+        site.wait(submission, count=1)
+        assert attempts(site, submission) == {1}
+
+
 def ssh_masters(control: str) -> list[int]:
     """The processes that have opened this connection."""
     found = []

@@ -56,6 +56,7 @@ def test_flags_of_the_hook_replace_queue_and_runtime_environments() -> None:
     assert "ENV/PROXY" not in text
 
 
+UNREACHED = SubmissionRefusal.UNREACHED
 LOST = http.client.RemoteDisconnected("Remote end closed connection without response")
 REFUSED, DOUBT, FULL = SubmissionRefusal.REFUSED, SubmissionRefusal.IN_DOUBT, SubmissionRefusal.FULL
 
@@ -63,7 +64,7 @@ REFUSED, DOUBT, FULL = SubmissionRefusal.REFUSED, SubmissionRefusal.IN_DOUBT, Su
 @pytest.mark.parametrize(
     ("fault", "refusal", "words"),
     [
-        (NoConnection(111, "Connection refused"), REFUSED, "no connection to ce.example.org at port 8443"),
+        (NoConnection(111, "Connection refused"), UNREACHED, "no connection to ce.example.org at port 8443"),
         (LOST, DOUBT, "the answer of ce.example.org was cut off"),
         (http.client.IncompleteRead(b"<jobs>"), DOUBT, "cut off"),
         (TimeoutError(), DOUBT, "did not answer within 30 s"),

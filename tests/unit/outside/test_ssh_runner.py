@@ -19,12 +19,15 @@ from hypothesis import strategies as st
 
 from pilotage.core.errors import Unreachable
 from pilotage.core.policy.reach import SshReach
-from pilotage.outside.batch.command_client import CommandClient
+from pilotage.outside.batch.adapter import Receipt
+from pilotage.outside.batch.command_batch import read_receipt
+from pilotage.outside.batch.command_client import CommandClient, UnreadableOutput
 from pilotage.outside.batch.runner import MISSING
 from pilotage.outside.batch.sge.cell import FarCell
 from pilotage.outside.batch.ssh import runner as ssh_runner
 from pilotage.outside.batch.ssh.connection import SHELL, SshConnection
 from pilotage.outside.batch.ssh.runner import SshRunner, far_line
+from pilotage.outside.batch.submission import SubmissionFailed, SubmissionRefusal
 from tests.deadlines import PATIENCE
 from tests.instance import until
 
@@ -166,12 +169,71 @@ def test_a_session_that_ends_without_a_status_is_no_answer(tmp_path: Path, scrip
         result = SshRunner(connection, {}).run(["true"])
         assert result.status is None
         assert words in result.unreached
+        assert not result.never_began, "the command was sent at once, so it may have begun"
+
+
+REFUSED = "echo 'Connection closed by UNKNOWN port 65535' >&2; exit 255"
+NOT_READY = "echo pilotage-rea; sleep 0.1; exit 255"
+BROKEN = 'echo pilotage-ready; IFS= read -r line; echo "$line" > received; exit 255'
+CUT = "printf pilotage-; sleep 0.1; echo ready; cat > received; kill -KILL $$"
+
+
+@pytest.mark.parametrize(
+    ("script", "never_began"),
+    [(REFUSED, True), (NOT_READY, True), (BROKEN, False), (CUT, False)],
+)
+def test_a_command_with_input_never_began_if_its_session_was_not_ready(
+    tmp_path: Path, script: str, never_began: bool
+) -> None:
+    """Such a command submits something: without doubt nothing was submitted if nothing was sent."""
+    for connection in ssh_double(tmp_path, script):
+        result = SshRunner(connection, {}).run(["sbatch"], text="script", timeout=PATIENCE)
+        received = tmp_path / "received"
+        was_sent = received.exists() and "sbatch" in received.read_text()
+        assert (result.status, result.never_began, was_sent) == (None, never_began, not never_began)
+        assert result.unreached
+
+
+def test_a_session_that_is_not_ready_in_time_gets_no_command_with_input(tmp_path: Path) -> None:
+    for connection in ssh_double(tmp_path, "exec cat > received"):
+        result = SshRunner(connection, {}).run(["sbatch"], text="script", timeout=0.5)
+        assert result.never_began
+        assert "did not begin a session in time" in result.unreached
+        assert (tmp_path / "received").read_text() == ""
+
+
+def test_a_command_that_did_not_end_in_time_may_have_begun(connection: SshConnection) -> None:
+    result = SshRunner(connection, {}).run(["sleep", "1000"], text="script", timeout=3.0)
+    assert (result.status, result.never_began) == (None, False)
+
+
+class Unread:
+    """Reads an answer that nobody has printed."""
+
+    def classify(self, status: int | None, errors: str) -> tuple[SubmissionRefusal, str]:
+        return SubmissionRefusal.IN_DOUBT, errors
+
+    def read(self, text: str) -> Receipt:
+        raise UnreadableOutput(text)
+
+
+@pytest.mark.parametrize(
+    ("script", "refusal"), [(REFUSED, SubmissionRefusal.UNREACHED), (BROKEN, SubmissionRefusal.IN_DOUBT)]
+)
+def test_a_submission_is_in_doubt_unless_it_certainly_never_began(
+    tmp_path: Path, script: str, refusal: SubmissionRefusal
+) -> None:
+    for connection in ssh_double(tmp_path, script):
+        result = SshRunner(connection, {}).run(["sbatch"], text="script", timeout=PATIENCE)
+        with pytest.raises(SubmissionFailed) as failed:
+            read_receipt(result, Unread().classify, Unread().read)
+        assert failed.value.refusal is refusal
 
 
 def test_without_a_control_socket_ssh_is_not_even_started(tmp_path: Path) -> None:
     connection = SshConnection(SshReach("login"), tmp_path, {"PATH": "/nonexistent"})
     result = SshRunner(connection, {}).run(["true"])
-    assert result.status is None
+    assert (result.status, result.never_began) == (None, True)
     assert "pilotage ce login" in result.unreached
 
 
@@ -185,7 +247,8 @@ def test_output_is_bounded(connection: SshConnection, monkeypatch: pytest.Monkey
 def test_a_closed_runner_starts_nothing(connection: SshConnection) -> None:
     runner = SshRunner(connection, {})
     runner.close()
-    assert runner.run(["true"]).status is None
+    result = runner.run(["true"])
+    assert (result.status, result.never_began) == (None, True)
 
 
 def test_the_control_socket_has_a_short_name_in_any_home(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from pilotage.core.errors import PilotageError, Unreachable
 from pilotage.core.pilots.handover import SubmissionPhase
 from pilotage.outside.batch.adapter import BatchSubmission, Shape
-from pilotage.outside.batch.submission import BatchListing, NativeState, SubmissionFailed, SubmissionRefusal
+from pilotage.outside.batch.submission import BatchListing, NativeState, SubmissionFailed
 from pilotage.services.director.ce_director import CeDirector
 from pilotage.services.director.ce_record import FULL_PERIOD, switch_ce
 from pilotage.services.director.ce_status import summaries
@@ -24,7 +24,7 @@ from pilotage.services.director.listing_comparison import compare
 from pilotage.services.director.observing import begin_observation, note_unchanged, observe_some
 from pilotage.services.director.ordering import last_seen, order_pilots
 from pilotage.services.director.submissions import BatchSteps, SubmissionIntent
-from pilotage.services.director.submitting import acknowledged, full, in_doubt, refused, released, releasing
+from pilotage.services.director.submitting import acknowledged, failed, refused, released, releasing
 from pilotage.store.tables import ces, pilot_submissions, pilots
 from pilotage.store.tables.ces import CeSwitch
 from pilotage.store.writer.transaction import Transaction
@@ -60,6 +60,7 @@ SUBMIT_FAULTS = (
     "",
     "full",
     "refused",
+    "unreached",
     "lost-before",
     "lost-after",
     "release-lost-before",
@@ -140,13 +141,8 @@ class Site:
             submission = BatchSubmission(intent.stamp, order.pilots, SHAPE, intent.secret, order.properties)
             receipt = self.batch.submit(submission)
         except SubmissionFailed as error:
-            reason = error.reason
-            if error.refusal is SubmissionRefusal.IN_DOUBT:
-                bench.do(lambda tx: in_doubt(tx, intent.stamp, reason))
-            elif error.refusal is SubmissionRefusal.FULL:
-                bench.do(lambda tx: full(director, bench.pool, tx, intent.stamp, reason, bench.now))
-            else:
-                bench.do(lambda tx: refused(director, bench.pool, tx, intent.stamp, reason, bench.now))
+            refusal = error
+            bench.do(lambda tx: failed(director, bench.pool, tx, intent.stamp, refusal, bench.now))
             return
         self._reach("after the submission", crash)
         bench.do(lambda tx: acknowledged(director, bench.pool, tx, intent.stamp, receipt))
@@ -368,6 +364,30 @@ def test_a_batch_system_with_room_for_fewer_pilots_gets_these(site: Site) -> Non
     site.bench.later(FULL_PERIOD)
     site.cycle()
     assert len(site.batch.jobs) == MAX_WAITING
+    assert_settled(site)
+
+
+def test_a_batch_system_that_was_certainly_not_reached_is_no_doubt_and_no_failure(site: Site) -> None:
+    site.bench.submit(1)
+    pauses = []
+    for _ in range(12):
+        site.batch.fault = "unreached"
+        site.cycle()
+        assert site.batch.fault == "", "each try reaches the adapter: the CE is never stopped"
+        assert site.live_pilots() == 0
+        assert pilot_submissions.live(site.bench.connection, "batch") == []
+        [ce] = [row for row in site.summaries() if row.name == "batch"]
+        assert (ce.state, ce.reason, ce.alike) == ("unreachable", "unreached", 0)
+        assert ces.failed_pilots(site.bench.connection, "batch", 5) == [], "nobody is to blame"
+        assert site.director.next_listing == 0.0, "the next cycle lists"
+        pauses.append(site.director.memory.not_before - site.bench.now)
+        site.bench.later(pauses[-1])
+    assert pauses == sorted(pauses)
+    assert pauses[-1] >= 3600.0, "no tight loop, even if listings go through"
+    site.cycle()
+    [ce] = [row for row in site.summaries() if row.name == "batch"]
+    assert ce.state == "active"
+    assert len(site.batch.jobs) == 1
     assert_settled(site)
 
 

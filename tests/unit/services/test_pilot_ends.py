@@ -47,7 +47,7 @@ def never_started(bench: Bench, pilot: Paper, tx: Transaction) -> None:
 
 def no_room(bench: Bench, pilot: Paper, tx: Transaction) -> None:
     row = bench.pilot_row(pilot.id)
-    end_silent_pilot(bench.pool, tx, row, PilotEnd.NO_ROOM, "QOSMaxSubmitJobPerUserLimit", bench.now)
+    end_silent_pilot(bench.pool, tx, row, PilotEnd.NOT_TAKEN, "QOSMaxSubmitJobPerUserLimit", bench.now)
 
 
 def cancelled(bench: Bench, pilot: Paper, tx: Transaction) -> None:
@@ -66,12 +66,12 @@ ENDINGS: dict[PilotEnd, Ending] = {
     PilotEnd.LEASE_OVER: lease_over,
     PilotEnd.VANISHED: gone,
     PilotEnd.NEVER_STARTED: never_started,
-    PilotEnd.NO_ROOM: no_room,
+    PilotEnd.NOT_TAKEN: no_room,
     PilotEnd.UNFIT: unfit,
     PilotEnd.RESTARTED: restarted,
     PilotEnd.CANCELLED: cancelled,
 }
-CALLED_HOME = [end for end in PilotEnd if end not in (PilotEnd.NEVER_STARTED, PilotEnd.NO_ROOM)]
+CALLED_HOME = [end for end in PilotEnd if end not in (PilotEnd.NEVER_STARTED, PilotEnd.NOT_TAKEN)]
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
@@ -169,7 +169,7 @@ def test_an_intent_that_ends_was_aborted_or_cancelled(bench: Bench, end: PilotEn
     bench.now += 10.0
     bench.do(lambda tx: ENDINGS[end](bench, pilot, tx))
     row = bench.pilot_row(pilot.id)
-    blameless = end in (PilotEnd.CANCELLED, PilotEnd.NO_ROOM)
+    blameless = end in (PilotEnd.CANCELLED, PilotEnd.NOT_TAKEN)
     assert row.state is (PilotState.DELETED if blameless else PilotState.ABORTED)
     assert (row.ended, row.lease_until) == (bench.now, None)
 

@@ -109,6 +109,8 @@ def read_receipt(
 
     `classify`: class and text of a failure, from status and errors. `read`: the receipt, from the output.
     """
+    if result.never_began:
+        raise SubmissionFailed(SubmissionRefusal.UNREACHED, result.unreached)
     if not result.succeeded:
         raise SubmissionFailed(*classify(result.status, result.errors))
     try:

@@ -21,6 +21,8 @@ class CommandResult:
     errors: str = ""
     unreached: str = ""
     """Why the way to the command gave no answer, then `status` is None. The command may have run."""
+    never_began: bool = False
+    """Whether the command certainly did not run, as the way to it ended before. Then `unreached` says why."""
 
     @property
     def succeeded(self) -> bool:

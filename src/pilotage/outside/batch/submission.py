@@ -25,10 +25,10 @@ MOST_CHARACTERS = 300
 """Characters of an error or a reason: people read it in lists, and it is stored and logged."""
 
 
-def in_short(text: str) -> str:
-    """A text of a batch system on one line, at most `MOST_CHARACTERS` long."""
+def in_short(text: str, most: int = MOST_CHARACTERS) -> str:
+    """A text of a batch system on one line, at most `most` characters long."""
     line = " ".join(text.split())
-    return line if len(line) <= MOST_CHARACTERS else f"{line[: MOST_CHARACTERS - 1]}…"
+    return line if len(line) <= most else f"{line[: most - 1]}…"
 
 
 _CHANGING = re.compile(r"'.*|\".*|[0-9]+")
@@ -47,6 +47,8 @@ class SubmissionRefusal(StrEnum):
     """A limit of the batch system on waiting or submitted jobs: try again later."""
     REFUSED = "refused"
     """The request itself is wrong: submit nothing alike until somebody changes something."""
+    UNREACHED = "unreached"
+    """Certainly nothing was submitted, as the batch system was not reached: try again when it answers."""
     IN_DOUBT = "in-doubt"
     """The batch system may have the pilots: look the stamp up, never submit again blindly."""
 

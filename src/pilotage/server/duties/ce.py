@@ -26,6 +26,7 @@ from pilotage.outside.batch.submission import (
     BatchListing,
     NativeState,
     SubmissionFailed,
+    SubmissionRefusal,
     is_same_failure,
 )
 from pilotage.server.context import Context
@@ -357,6 +358,10 @@ class CeDuty:
 
     def _report_refusal(self, error: SubmissionFailed) -> None:
         """Log why a submission failed, once for the same reason."""
+        if error.refusal is SubmissionRefusal.UNREACHED:
+            # The next listing fails for the same reason.
+            self._report(error.reason)
+            return
         text = f"submission {error.refusal}: {error.reason}"
         if not is_same_failure(text, self._refusal):
             self._log.warning("CE %s: %s", self._director.ce, text)

@@ -73,6 +73,8 @@ def failed(
         in_doubt(tx, stamp, error.reason)
     elif error.refusal is SubmissionRefusal.FULL:
         full(director, pool, tx, stamp, error.reason, now)
+    elif error.refusal is SubmissionRefusal.UNREACHED:
+        unreached(director, pool, tx, stamp, error.reason, now)
     else:
         refused(director, pool, tx, stamp, error.reason, now)
 
@@ -91,13 +93,29 @@ def full(director: CeDirector, pool: Pool, tx: Transaction, stamp: str, reason: 
     row, memory = pilot_submissions.live_by_stamp(tx.connection, stamp), director.memory
     if row is None:
         return
-    give_up(pool, tx, row, PilotEnd.NO_ROOM, reason, now)
+    give_up(pool, tx, row, PilotEnd.NOT_TAKEN, reason, now)
     tx.set(director, "largest", max(1, row.pilots // 2))
     if row.pilots == 1:
         tx.set(director, "no_room", reason)
         memory.restore(tx)
         memory.wait_for_room(tx, reason, now)
         memory.store(tx)
+
+
+def unreached(director: CeDirector, pool: Pool, tx: Transaction, stamp: str, reason: str, now: float) -> None:
+    """The batch system certainly does not have the submission: give it up at once, without a doubt.
+
+    The CE counts as unreachable, and the next cycle lists. A pause keeps the tries apart if listings go through.
+    """
+    row, memory = pilot_submissions.live_by_stamp(tx.connection, stamp), director.memory
+    if row is None:
+        return
+    give_up(pool, tx, row, PilotEnd.NOT_TAKEN, reason, now)
+    tx.set(director, "next_listing", 0.0)
+    memory.restore(tx)
+    tx.set(memory, "unreachable", reason)
+    memory.pause(tx, reason, row.submitted, now)
+    memory.store(tx)
 
 
 def refused(director: CeDirector, pool: Pool, tx: Transaction, stamp: str, reason: str, now: float) -> bool:

@@ -40,8 +40,8 @@ class PilotEnd(StrEnum):
     """A complete listing of the batch system does not have it any more."""
     NEVER_STARTED = "never-started"
     """The batch system never had it: its submission failed, or was never made."""
-    NO_ROOM = "no-room"
-    """The batch system had reached a limit of its own, so it never had it. Nobody is to blame."""
+    NOT_TAKEN = "not-taken"
+    """The batch system had reached a limit of its own, or was not reached, so it never had it. Nobody is to blame."""
     UNFIT = "unfit"
     """It said that no payload may run on its node, say because the node cannot isolate payloads."""
     RESTARTED = "restarted"
@@ -115,7 +115,7 @@ END_RULES: Mapping[PilotEnd, EndRule] = {
         "its pilot never started",
         costs_try=False,
     ),
-    PilotEnd.NO_ROOM: EndRule(
+    PilotEnd.NOT_TAKEN: EndRule(
         PilotState.DELETED,
         PilotState.DELETED,
         "pilot-cancelled",

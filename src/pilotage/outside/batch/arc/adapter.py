@@ -243,7 +243,7 @@ _DOUBT = SubmissionRefusal.IN_DOUBT
 def _refusal_of(error: NotSent | RefusedCall) -> SubmissionRefusal:
     """The meaning of an error in place of the answer to a first request."""
     if isinstance(error, NotSent):
-        return SubmissionRefusal.REFUSED
+        return SubmissionRefusal.UNREACHED
     if any(words in error.reason for words in FULL):
         return SubmissionRefusal.FULL
     # A gateway may have passed the request on before it gave up.

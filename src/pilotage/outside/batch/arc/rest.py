@@ -132,7 +132,13 @@ class ArcClient:
         self, method: str, path: str, content: bytes = b"", headers: Mapping[str, str] = _XML
     ) -> HttpReply:
         if not self._version:
-            self._version = self._find_version()
+            try:
+                self._version = self._find_version()
+            except Unreachable as error:
+                if isinstance(error, RefusedCall) and error.status < HTTPStatus.INTERNAL_SERVER_ERROR:
+                    raise
+                # Only the question was asked, so the CE has not taken in the call itself.
+                raise NotSent(error.message, hint=error.hint) from None
         return self._send(method, f"{self._path}/rest/{self._version}/{path}", content, headers)
 
     def _find_version(self) -> str:

@@ -78,7 +78,11 @@ class HtcondorBatch(CommandBatch):
         path = written.output.strip()
         if not written.succeeded or not path:
             reason = output.read_error(written.errors) or "the script of the pilots could not be written"
-            raise SubmissionFailed(SubmissionRefusal.REFUSED, reason)
+            # Nothing was submitted, whether the script was written or not.
+            unreached = written.status is None
+            raise SubmissionFailed(
+                SubmissionRefusal.UNREACHED if unreached else SubmissionRefusal.REFUSED, reason
+            )
         return commands.script_in_file(path)
 
     def release(self, stamps: Sequence[str]) -> None:

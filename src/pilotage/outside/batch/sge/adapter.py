@@ -77,7 +77,7 @@ class SgeBatch(CommandBatch):
         except InvalidInput as error:
             raise SubmissionFailed(SubmissionRefusal.REFUSED, str(error)) from None
         except Unreachable as error:
-            raise SubmissionFailed(SubmissionRefusal.IN_DOUBT, str(error)) from None
+            raise SubmissionFailed(SubmissionRefusal.UNREACHED, str(error)) from None
         result = self._client.run(command, commands.script(submission, self._options))
 
         def read(text: str) -> Receipt:

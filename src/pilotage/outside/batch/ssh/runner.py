@@ -68,35 +68,49 @@ class SshRunner:
     def run(self, command: Sequence[str], *, text: str = "", timeout: float = TIMEOUT) -> CommandResult:
         end = time.monotonic() + timeout
         if not self._connection.is_open:
-            return _unreached(self._connection.closed_text)
+            return _not_begun(self._connection.closed_text)
         if any("\0" in word for word in command):
             return CommandResult(MISSING, errors=f"{command[0]}: an argument has a null character")
         if not self._connection.sessions.acquire(timeout=timeout):
-            return CommandResult(None)
+            where = self._connection.reach.machine
+            return _not_begun(f"all sessions of the connection to {where} are in use")
         try:
             session = self._start()
-            if session is None:
-                return CommandResult(None, errors="the server stops")
-            session.feed(far_line(command, self._variables, timeout) + text.encode())
-            return self._finish(session, command, end)
-        except OSError as error:
-            return _unreached(f"ssh cannot be run: {error.strerror}")
+            if isinstance(session, str):
+                return _not_begun(session)
+            request = far_line(command, self._variables, timeout) + text.encode()
+            return self._converse(session, command, request, end, is_patient=bool(text))
         finally:
             self._connection.sessions.release()
 
-    def _start(self) -> ProcessGroup | None:
-        """None: the server stops."""
+    def _start(self) -> ProcessGroup | str:
+        """A session, or why there is none."""
         with self._lock:
             if self._closed:
-                return None
-            session = self._connection.take_session()
+                return "the server stops"
+            try:
+                session = self._connection.take_session()
+            except OSError as error:
+                return f"ssh cannot be run: {error.strerror}"
             self._running.add(session)
             return session
 
-    def _finish(self, session: ProcessGroup, command: Sequence[str], end: float) -> CommandResult:
-        in_time, fault = False, ""
+    def _converse(
+        self, session: ProcessGroup, command: Sequence[str], request: bytes, end: float, *, is_patient: bool
+    ) -> CommandResult:
+        """Give a session its command, and read the answer.
+
+        `is_patient`: the command is sent after the sign that the far side reads it. So a session that ended before
+        has certainly not begun it. Commands with input submit something, and are worth that wait.
+        """
+        in_time, fault, is_sent = False, "", not is_patient
         try:
-            session.read(end, MOST_OUTPUT, None)
+            if is_patient:
+                session.read(end, MOST_OUTPUT, None, lambda: READY in session.output)
+                is_sent = READY in session.output
+            if is_sent:
+                session.feed(request)
+                session.read(end, MOST_OUTPUT, None)
             session.await_end(end)
             in_time = True
         except TimeoutError:
@@ -109,12 +123,19 @@ class SshRunner:
             session.reap()
             with self._lock:
                 self._running.discard(session)
+        if not is_sent:
+            said = session.errors.decode(errors="replace")
+            return _not_begun(fault or (self._broken(said) if in_time else self._silent))
         if fault:
             return _unreached(fault)
         if not in_time:
             return CommandResult(None, _after_ready(session.output), _after_ready(session.errors))
         self._connection.keep_spare()
         return self._read(session, command)
+
+    @property
+    def _silent(self) -> str:
+        return f"{self._connection.reach.machine} did not begin a session in time"
 
     def _read(self, session: ProcessGroup, command: Sequence[str]) -> CommandResult:
         errors, end, status = bytes(session.errors).rpartition(_END)
@@ -149,6 +170,10 @@ def _status(status: int) -> int:
 
 def _unreached(reason: str) -> CommandResult:
     return CommandResult(None, errors=reason, unreached=reason)
+
+
+def _not_begun(reason: str) -> CommandResult:
+    return CommandResult(None, errors=reason, unreached=reason, never_began=True)
 
 
 def _after_ready(output: bytes | bytearray) -> str:
