@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from pilotage.core.errors import Unreachable
 from pilotage.outside.batch.pilot_logs import read_log_tail, tail_command
 from pilotage.outside.batch.runner import MISSING, CommandResult, Runner
-from pilotage.outside.batch.submission import BatchListing, ListedTask, in_short
+from pilotage.outside.batch.submission import MOST_CHARACTERS, BatchListing, ListedTask, in_short
 
 
 class UnreadableOutput(Unreachable):
     """A command printed something unexpected: its answer counts as unknown."""
 
     def __init__(self, reason: str) -> None:
-        super().__init__(in_short(reason))
+        # The hint stands in brackets behind it.
+        super().__init__(in_short(reason, MOST_CHARACTERS - len(_OTHER_VERSION) - 3), hint=_OTHER_VERSION)
+
+
+_OTHER_VERSION = (
+    "another program or an unknown version may have answered: the how-to pages name the versions tried"
+)
 
 
 def describe_end(command: str, status: int | None) -> str:
@@ -40,6 +46,8 @@ class CommandClient:
     """How to find out whether the controller answers."""
     timeout: float
     """Seconds for one command."""
+    advice: Sequence[tuple[Sequence[str], str]] = ()
+    """Words of errors in small letters, with the next step in place of `hint`. The first that fit count."""
 
     def run(self, command: list[str], text: str = "") -> CommandResult:
         """Run a command with `text` as its standard input. Raises nothing."""
@@ -74,7 +82,12 @@ class CommandClient:
         # Without an error the output may be a whole listing, which tells nobody why.
         words = result.errors.strip() or _first_error(result.output)
         reason = f"{command}: {words}" if words else describe_end(command, result.status)
-        return Unreachable(in_short(reason), hint=self.hint)
+        return Unreachable(in_short(reason), hint=self._next_step(result))
+
+    def _next_step(self, result: CommandResult) -> str:
+        said = (result.errors + result.output).lower()
+        fitting = (step for words, step in self.advice if any(word in said for word in words))
+        return next(fitting, self.hint)
 
     def list_in_one_epoch(
         self, read_epoch: Callable[[], str], list_tasks: Callable[[], tuple[ListedTask, ...]]

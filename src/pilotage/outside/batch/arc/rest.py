@@ -152,7 +152,8 @@ class ArcClient:
         if not usable:
             raise Unreachable(
                 f"the CE has version {', '.join(known)} of the REST interface, and Pilotage knows"
-                f" {', '.join(VERSIONS)}"
+                f" {', '.join(VERSIONS)}",
+                hint="a later version of Pilotage may know it",
             )
         return usable[-1]
 
@@ -183,7 +184,10 @@ class ArcClient:
                 hint="`ca` names the file or folder with the CA certificates that sign the CE's",
             )
         if isinstance(error, NoConnection):
-            return NotSent(f"no connection to {self.host} at port {self._port}: {said}")
+            return NotSent(
+                f"no connection to {self.host} at port {self._port}: {said}",
+                hint="`url` in the CE's section names its address; its administrators know whether it runs",
+            )
         if isinstance(error, TimeoutError):
             return Unreachable(f"{self.host} did not answer within {self._timeout:.0f} s")
         if isinstance(error, ssl.SSLError):

@@ -32,6 +32,26 @@ from pilotage.outside.batch.submission import (
 
 _HINT = "`condor_q -totals` on the server's machine says whether the schedd answers"
 
+_ADVICE = (
+    (
+        ("certificate",),
+        "AUTH_SSL_CLIENT_CAFILE of HTCondor's configuration names the CA certificates that sign the schedd's",
+    ),
+    (
+        ("authenticate", "permission denied", "not allowed", "no valid token"),
+        "the schedd must accept the token of `token_folder` or `scitoken`; `condor_ping -type schedd WRITE` tries it",
+    ),
+    (
+        ("unknown host", "can't find address", "failed to connect", "can't connect"),
+        "`schedd` and `pool` in the CE's section name the schedd and its collector; `condor_q -totals` asks it",
+    ),
+    (
+        ("version",),
+        "install HTCondor's commands of the schedd's version on the server's machine",
+    ),
+)
+"""Next steps by the words of an error."""
+
 
 class HtcondorBatch(CommandBatch):
     """The adapter of one CE: a `BatchAdapter`."""
@@ -51,7 +71,7 @@ class HtcondorBatch(CommandBatch):
 
         `rules`: of the CE; the attributes of machines that they name are told as attributes of hosts.
         """
-        client = CommandClient(runner, "HTCondor", "the schedd", _HINT, timeout)
+        client = CommandClient(runner, "HTCondor", "the schedd", _HINT, timeout, _ADVICE)
         # A token, and a schedd elsewhere, may map the server to another account.
         is_mapped = bool(options.schedd or options.scitoken or options.token_folder)
         super().__init__(client, options.owner or ("" if is_mapped else user), options.log_folder)

@@ -35,6 +35,22 @@ from pilotage.outside.batch.submission import (
 
 _HINT = "`lsid` and `bqueues` on the server's machine say whether LSF answers"
 
+_ADVICE = (
+    (
+        ("permission denied", "not authorized", "not registered", "authentication"),
+        "the administrators of LSF let the account and the host of the server submit (lsb.users, lsf.cluster)",
+    ),
+    (
+        ("protocol", "version"),
+        "install LSF's client commands of the cluster's version on the server's machine",
+    ),
+    (
+        ("contact lim", "host does not exist", "bad host name", "unknown host"),
+        "`envdir` in the CE's section names the folder of the cluster's lsf.conf; `lsid` shows whether it answers",
+    ),
+)
+"""Next steps by the words of an error."""
+
 
 class LsfBatch(CommandBatch):
     """The adapter of one CE: a `BatchAdapter`."""
@@ -43,7 +59,7 @@ class LsfBatch(CommandBatch):
     pilot_options = commands.PILOT_OPTIONS
 
     def __init__(self, runner: Runner, user: str, options: LsfOptions, timeout: float = TIMEOUT) -> None:
-        client = CommandClient(runner, "LSF", "LSF's master", _HINT, timeout)
+        client = CommandClient(runner, "LSF", "LSF's master", _HINT, timeout, _ADVICE)
         super().__init__(client, user, options.log_folder)
         self._options = options
 

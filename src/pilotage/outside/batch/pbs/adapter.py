@@ -37,6 +37,22 @@ from pilotage.outside.batch.submission import (
 _WAITING = (NativeState.HELD, NativeState.WAITING)
 _HINT = "`qstat -B` on the server's machine says whether the server of PBS answers"
 
+_ADVICE = (
+    (
+        ("unknown host", "not resolve", "cannot connect"),
+        "`server` in the CE's section names the host of the server; `qstat -B` shows whether it answers",
+    ),
+    (
+        ("unauthorized", "permission", "not allowed", "pbs_iff", "trqauthd", "expired", "credential"),
+        "the server must let the account and the host of Pilotage's server submit (`qmgr`: flatuid, submit hosts)",
+    ),
+    (
+        ("protocol", "version"),
+        "install the client commands of the server's version on the machine of Pilotage's server",
+    ),
+)
+"""Next steps by the words of an error."""
+
 
 class PbsBatch(CommandBatch):
     """The adapter of one CE: a `BatchAdapter`."""
@@ -46,7 +62,7 @@ class PbsBatch(CommandBatch):
 
     def __init__(self, runner: Runner, user: str, dialect: Dialect, timeout: float = TIMEOUT) -> None:
         system = dialect.system
-        client = CommandClient(runner, system, f"the server of {system}", _HINT, timeout)
+        client = CommandClient(runner, system, f"the server of {system}", _HINT, timeout, _ADVICE)
         super().__init__(client, user, dialect.log_folder)
         self._dialect = dialect
 

@@ -21,7 +21,7 @@ from pilotage.outside.batch.adapter import (
     unknown_hosts,
 )
 from pilotage.outside.batch.command_batch import CommandBatch, Properties, read_receipt
-from pilotage.outside.batch.command_client import CommandClient, UnreadableOutput
+from pilotage.outside.batch.command_client import CommandClient
 from pilotage.outside.batch.properties import decode_properties
 from pilotage.outside.batch.runner import MISSING, TIMEOUT, Runner
 from pilotage.outside.batch.sge import commands, output, queues
@@ -41,6 +41,22 @@ MOST_EXPLAINED = 20
 """Waiting submissions that a listing asks the reasons of."""
 
 _HINT = "`qstat` on the server's machine says whether Grid Engine's master answers"
+
+_ADVICE = (
+    (
+        ("resolve hostname", "resolve host", "unable to contact qmaster"),
+        "`root`, `cell` and `qmaster_port` in the CE's section name the cell; `qstat` shows whether its master answers",
+    ),
+    (
+        ("gdi version", "version mismatch"),
+        "install Grid Engine's client commands of the master's version on the server's machine",
+    ),
+    (
+        ("denied",),
+        "the administrators of the cell add the server's machine with `qconf -as`, and its account with `qconf -au`",
+    ),
+)
+"""Next steps by the words of an error."""
 
 
 class SgeBatch(CommandBatch):
@@ -62,7 +78,7 @@ class SgeBatch(CommandBatch):
 
         `shape`: of the pilots, for the information about the hosts where they can start.
         """
-        client = CommandClient(runner, "Grid Engine", "Grid Engine's master", _HINT, timeout)
+        client = CommandClient(runner, "Grid Engine", "Grid Engine's master", _HINT, timeout, _ADVICE)
         super().__init__(client, user, options.log_folder)
         self._options = options
         self._cell = cell
@@ -218,10 +234,7 @@ class SgeBatch(CommandBatch):
         """The master's start and its cell: ids of another one may belong to other jobs."""
         host, port, folder = self._cell.locate()
         command = commands.show_master(host, port)
-        try:
-            start = output.read_master_start(self._client.check_output(command))
-        except UnreadableOutput as error:
-            raise Unreachable(str(error), hint=_HINT) from None
+        start = output.read_master_start(self._client.check_output(command))
         return f"{start}{CLUSTER_MARK}{folder}"
 
     def _change(self, command: list[str]) -> None:

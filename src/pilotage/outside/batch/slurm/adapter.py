@@ -34,6 +34,22 @@ from pilotage.outside.batch.submission import (
 
 _HINT = "`scontrol ping` on the server's machine says whether Slurm's controller answers"
 
+_ADVICE = (
+    (
+        ("resolve", "unknown host", "configuration source"),
+        "`conf` in the CE's section names the slurm.conf of the cluster",
+    ),
+    (
+        ("incompatible version", "version mismatch"),
+        "install Slurm's client commands of the cluster's version on the server's machine",
+    ),
+    (
+        ("authentication", "munge", "permission denied", "invalid user"),
+        "munge must run with the cluster's key, and the cluster must know the account of the server",
+    ),
+)
+"""Next steps by the words of an error."""
+
 ACCOUNTING = "accounting_storage/slurmdbd"
 """AccountingStorageType of a cluster whose ended jobs `sacct` knows."""
 
@@ -48,7 +64,7 @@ class SlurmBatch(CommandBatch):
         self, runner: Runner, user: str, options: SlurmOptions, timeout: float = TIMEOUT, wall: float = 0.0
     ) -> None:
         """`user`: the account that the pilots run under. `wall`: seconds that each of them asks for."""
-        client = CommandClient(runner, "Slurm", "Slurm's controller", _HINT, timeout)
+        client = CommandClient(runner, "Slurm", "Slurm's controller", _HINT, timeout, _ADVICE)
         super().__init__(client, user, options.log_folder)
         self._options = options
         self._wall = wall
