@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import builtins
+import importlib
 import json
 import subprocess
 import sys
 import threading
+import time
 import zipfile
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import as_completed
 from io import BytesIO
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import cloudpickle
@@ -19,7 +23,7 @@ import pytest
 
 from pilotage.client.executor import node_program, payload
 from pilotage.client.executor.calls import CallFuture, PendingCall
-from pilotage.client.executor.chunking import HOLD, LONGEST, MAX_CALLS, PROBES, ChunkRule
+from pilotage.client.executor.chunking import HOLD, LONGEST, MAX_CALLS, PROBES, STARTING, ChunkRule
 from pilotage.client.executor.journal import CallJournal, SentChunks
 from pilotage.client.executor.outcomes import (
     RemoteTraceback,
@@ -120,8 +124,8 @@ def test_long_calls_go_alone_once_that_is_seen() -> None:
     rule, waiting = ChunkRule(), calls(100)
     rule.take(waiting, 0.0)
     rule.started("f", 1.0)
-    assert sizes(rule, waiting, 1.0 + LONGEST) == []
-    assert sizes(rule, waiting, 1.1 + LONGEST) == [1] * (100 - PROBES)
+    assert sizes(rule, waiting, 1.0 + STARTING + LONGEST) == []
+    assert sizes(rule, waiting, 1.1 + STARTING + LONGEST) == [1] * (100 - PROBES)
 
 
 def test_each_function_has_its_own_duration_and_a_given_size_holds() -> None:
@@ -267,6 +271,39 @@ def test_a_program_that_dies_leaves_the_outcomes_before(tmp_path: Path) -> None:
     for cut in range(len(whole)):
         results.write_bytes(whole[:cut])
         assert not read_outcomes(results)
+
+
+def test_the_duration_of_a_call_is_without_its_imports(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spent = [0.0]
+    monkeypatch.setitem(sys.modules, "of_the_test", SimpleNamespace(spent=spent))
+    monkeypatch.setattr(time, "perf_counter", lambda: sum(spent))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for name in ("slow_inner", "slow_outer", "slow_other"):
+        further = "import slow_inner\n" if name == "slow_outer" else ""
+        text = f"{further}import of_the_test\nof_the_test.spent.append(100.0)\n"
+        (tmp_path / f"{name}.py").write_text(text)
+
+    def work() -> int:
+        import importlib
+
+        importlib.import_module("slow_outer")
+        __import__("slow_other")
+        spent = sys.modules["of_the_test"].spent
+        spent.append(1.0)
+        return len(spent)
+
+    functions: dict[int, Any] = {}
+    importing, results = (builtins.__import__, importlib.import_module), BytesIO()
+    for _ in range(2):
+        node_program._run(functions, [cloudpickle.dumps(work)], 0, cloudpickle.dumps(((), {})), results)
+    assert (builtins.__import__, importlib.import_module) == importing
+    (tmp_path / "results").write_bytes(results.getvalue())
+    first, second = read_outcomes(tmp_path / "results")
+    assert (first.kind, first.seconds) == (node_program.RETURNED, 1.0)
+    assert (second.kind, second.seconds) == (node_program.RETURNED, 1.0)
+    assert sum(spent) == 302.0
 
 
 def test_another_python_is_refused_by_its_version(tmp_path: Path) -> None:

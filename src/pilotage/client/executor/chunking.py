@@ -16,6 +16,8 @@ HOLD = 30.0
 """Seconds for which the others wait for a first duration, while no call runs."""
 SHORTEST, LONGEST = 1.0, 5.0
 """Seconds of work for a job: at least the first, if there are more jobs than nodes could use."""
+STARTING = 10.0
+"""Seconds that the imports of a first call may take."""
 SPREAD = 16
 """Jobs that a large map is spread over at least, unless they would be shorter than SHORTEST."""
 MAX_CALLS = 10_000
@@ -79,7 +81,7 @@ class ChunkRule:
         if seconds is not None:
             return calls, _width(len(calls), max(seconds, 1e-6))
         free = PROBES - self._probes.get(kind, 0)
-        if now - self._runs_since.get(kind, now) > LONGEST:
+        if now - self._runs_since.get(kind, now) > STARTING + LONGEST:
             return calls, 1
         if free <= 0 and now - self._first_probe[kind] < HOLD:
             return [], 1

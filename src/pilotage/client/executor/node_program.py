@@ -7,16 +7,21 @@ pickles of bytes. The file `results` gets a frame for each call: HEADER, then th
 
 from __future__ import annotations
 
+import builtins
+import contextlib
+import importlib
 import os
 import pickle
 import struct
 import sys
+import threading
 import time
 import traceback
+from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO
 
 HEADER = struct.Struct(">BdQ")
-"""Outcome, seconds that the call took, bytes that follow."""
+"""Outcome, seconds that the call took without its imports, bytes that follow."""
 RETURNED, RAISED, UNUSABLE = 0, 1, 2
 """UNUSABLE: the outcome cannot be pickled, and a text says so."""
 WRONG_PYTHON = 78
@@ -45,19 +50,57 @@ def _run(
     functions: dict[int, Any], bodies: list[bytes], number: int, arguments: bytes, results: BinaryIO
 ) -> None:
     """Run one call and write its frame."""
-    begun = time.perf_counter()
+    begun, imports = time.perf_counter(), _Imports()
+    is_first = number not in functions
     try:
-        if number not in functions:
+        if is_first:
             functions[number] = pickle.loads(bodies[number])  # noqa: S301
         positional, named = pickle.loads(arguments)  # noqa: S301
         begun = time.perf_counter()  # without the imports of the first call
-        kind, outcome = RETURNED, functions[number](*positional, **named)
+        with imports.timed() if is_first else contextlib.nullcontext():
+            kind, outcome = RETURNED, functions[number](*positional, **named)
     except BaseException as error:  # also SystemExit: it is the outcome of this call, not of the job
         kind, outcome = RAISED, (error, traceback.format_exc())
-    seconds = time.perf_counter() - begun
+    seconds = time.perf_counter() - begun - imports.seconds
     kind, body = _pickled(kind, outcome)
     results.write(HEADER.pack(kind, seconds, len(body)) + body)
     results.flush()
+
+
+class _Imports:
+    """The seconds of imports in the body of a function. Later calls of the job find the modules imported."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self._thread = threading.get_ident()
+        self._inside = False
+
+    @contextlib.contextmanager
+    def timed(self) -> Iterator[None]:
+        """Time the imports of this thread. A function may replace the import itself, and keeps its replacement."""
+        before = builtins.__import__, importlib.import_module
+        ours = self._timed(before[0]), self._timed(before[1])
+        builtins.__import__, importlib.import_module = ours
+        try:
+            yield
+        finally:
+            if builtins.__import__ is ours[0]:
+                builtins.__import__ = before[0]
+            if importlib.import_module is ours[1]:
+                importlib.import_module = before[1]
+
+    def _timed(self, load: Callable[..., Any]) -> Callable[..., Any]:
+        def timed(*positional: Any, **named: Any) -> Any:
+            if self._inside or threading.get_ident() != self._thread:
+                return load(*positional, **named)
+            begun, self._inside = time.perf_counter(), True
+            try:
+                return load(*positional, **named)
+            finally:
+                self.seconds += time.perf_counter() - begun
+                self._inside = False
+
+        return timed
 
 
 def _pickled(kind: int, outcome: Any) -> tuple[int, bytes]:
