@@ -10,6 +10,7 @@ import asyncio
 import json
 import random
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from typing import Any, TypeVar
 
 import pytest
@@ -176,14 +177,16 @@ def test_listeners_are_woken_by_changes_of_their_owner_or_submission_only(
 
     async def history() -> None:
         feed = FeedOfStore(store)
-        with feed.feed.listening():
+        with feed.feed.listening(), ExitStack() as stack:
             await feed.advance()
             awaited = (owner, "nobody", "", submission, submission + 1)
-            woken = [feed.feed.next_change(one) for one in awaited]
+            woken = [stack.enter_context(feed.feed.next_change(one)) for one in awaited]
             writers[0].write("Done")
             writers[0].end(commit=True)
             await feed.advance()
             assert [one.done() for one in woken] == [True, False, True, True, False]
+            feed.feed.wake()  # the server stops
+            assert all(one.done() for one in woken)
 
     asyncio.run(history())
 

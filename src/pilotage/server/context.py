@@ -145,6 +145,9 @@ class Context:
     wake: Wake = field(default_factory=Wake)
     stop: Stop = field(default_factory=Stop)
 
+    def __post_init__(self) -> None:
+        self.stop.told.append(self.duties.feed.wake)
+
     async def quick_read(self, query: Callable[[Connection], Answer]) -> Answer:
         """Run a short query on a reader's connection.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from pilotage.core.errors import PilotageError
@@ -17,6 +18,13 @@ class Stop(asyncio.Event):
         """The mode of the stop: "", "drain", "keep" or "cancel"."""
         self.error: PilotageError | None = None
         """The error that ends the server, if it ends by itself."""
+        self.told: list[Callable[[], None]] = []
+        """Called when it is set. Thousands wait elsewhere: each pause of a duty looks through the waiters here."""
+
+    def set(self) -> None:
+        super().set()
+        for tell in self.told:
+            tell()
 
 
 @dataclass(frozen=True, slots=True)

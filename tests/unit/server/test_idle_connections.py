@@ -13,6 +13,7 @@ from uvicorn.server import ServerState
 from pilotage.server.http.admission import Admission
 from pilotage.server.http.connection import HttpConnection
 from pilotage.server.http.connection_limits import ConnectionCapacity, ConnectionLimits
+from pilotage.server.http.connection_timer import ConnectionClock
 from tests.deadlines import PATIENCE
 
 
@@ -23,11 +24,12 @@ async def _nothing(scope: Any, receive: Any, send: Any) -> None:
 async def _told(begun: bytes, capacity: ConnectionCapacity) -> bytes:
     """What a client hears that sends this and then waits; until the connection ends."""
     config, state = uvicorn.Config(_nothing), ServerState()
-    admission, limits = Admission(capacity), ConnectionLimits(first_byte=0.5, head_time=0.5)
+    admission = Admission(capacity)
+    clock = ConnectionClock(ConnectionLimits(first_byte=0.5, head_time=0.5))
 
     def connection() -> HttpConnection:
         nothing: Any = None
-        return HttpConnection(nothing, admission, limits, config=config, server_state=state, app_state={})
+        return HttpConnection(nothing, admission, clock, config=config, server_state=state, app_state={})
 
     server = await asyncio.get_running_loop().create_server(connection, "127.0.0.1", 0)
     reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from itertools import pairwise
 from typing import Any
 
-import msgspec
 import pytest
+import uvicorn
 from starlette.responses import Response
+from uvicorn.server import ServerState
 
 from pilotage.core.errors import NotFound
+from pilotage.server.http.admission import Admission
+from pilotage.server.http.connection import HttpConnection
+from pilotage.server.http.connection_limits import ConnectionCapacity, ConnectionLimits
+from pilotage.server.http.connection_timer import ConnectionClock
 from pilotage.server.http.patient_answers import SILENCE, patient_answer
 from pilotage.twin.virtual_loop import VirtualLoop
 
@@ -62,24 +67,83 @@ def test_an_early_answer_has_its_length(loop: VirtualLoop) -> None:
     assert listener.body == b"[1,2]"
 
 
-def test_a_late_answer_follows_signs_of_life(loop: VirtualLoop) -> None:
-    listener = Listener()
-    loop.run_until_complete(serve(3.5 * SILENCE, listener))
-    assert listener.body == b"   [1,2]"
-    assert msgspec.json.decode(listener.body) == [1, 2]
+class Wire(asyncio.Transport):
+    """The way to a client, with the time of all parts that were written."""
+
+    def __init__(self, loop: VirtualLoop) -> None:
+        super().__init__({"peername": ("192.0.2.1", 7), "sockname": ("192.0.2.2", 80)})
+        self._loop = loop
+        self._closing = False
+        self.parts: list[tuple[float, bytes]] = []
+
+    def write(self, data: Any) -> None:
+        self.parts.append((self._loop.time(), bytes(data)))
+
+    def is_closing(self) -> bool:
+        return self._closing
+
+    def close(self) -> None:
+        self._closing = True
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def pause_reading(self) -> None: ...
+
+    def resume_reading(self) -> None: ...
 
 
-def test_no_silence_is_longer_than_promised(loop: VirtualLoop) -> None:
-    listener, at = Listener(), [loop.time()]
-    send = listener.send
+def served(loop: VirtualLoop, work: Coroutine[Any, Any, Any]) -> Wire:
+    """The parts of an answer to one request over a connection, until 200 s after its end."""
+    wire, done = Wire(loop), asyncio.Event()
 
-    async def timed(message: Any) -> None:
-        at.append(loop.time())
-        await send(message)
+    async def application(scope: Any, receive: Any, send: Any) -> None:
+        try:
+            response = await patient_answer(work)
+            await response(scope, receive, send)
+        finally:
+            done.set()
 
-    listener.send = timed  # type: ignore[method-assign]
-    loop.run_until_complete(serve(600.0, listener))
-    assert max(later - earlier for earlier, later in pairwise(at)) <= SILENCE
+    async def exchange() -> None:
+        nothing: Any = None
+        connection = HttpConnection(
+            nothing,
+            Admission(ConnectionCapacity()),
+            ConnectionClock(ConnectionLimits(idle=200.0)),
+            config=uvicorn.Config(application, lifespan="off"),
+            server_state=ServerState(),
+            app_state={},
+        )
+        connection.connection_made(wire)
+        connection.data_received(b"GET / HTTP/1.1\r\nHost: here\r\n\r\n")
+        connection.trust()
+        await done.wait()
+        await asyncio.sleep(190.0)
+        connection.connection_lost(None)
+
+    loop.run_until_complete(exchange())
+    return wire
+
+
+@pytest.mark.parametrize(("seconds", "signs"), [(1.5 * SILENCE, 1), (3.5 * SILENCE, 3), (600.0, 10)])
+def test_a_late_answer_follows_signs_of_life(loop: VirtualLoop, seconds: float, signs: int) -> None:
+    wire = served(loop, work(seconds))
+    body = b"".join(data for _, data in wire.parts).partition(b"\r\n\r\n")[2]
+    assert body == b"1\r\n \r\n" * signs + b"5\r\n[1,2]\r\n0\r\n\r\n"
+    at = [loop_time for loop_time, _ in wire.parts]
+    longest = max(later - earlier for earlier, later in pairwise([0.0, *at]))
+    assert longest < 60.0
+    assert at[-1] == seconds, "no sign follows the answer"
+
+
+def test_an_error_cuts_a_late_answer(loop: VirtualLoop) -> None:
+    async def fail() -> None:
+        await asyncio.sleep(2.5 * SILENCE)
+        raise NotFound("no such job")
+
+    wire = served(loop, fail())
+    assert wire.is_closing()
+    assert wire.parts[-1][1] == b"1\r\n \r\n"
 
 
 def test_an_early_error_is_raised(loop: VirtualLoop) -> None:

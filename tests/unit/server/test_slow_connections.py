@@ -15,6 +15,7 @@ from uvicorn.server import ServerState
 from pilotage.server.http.admission import Admission
 from pilotage.server.http.connection import HttpConnection
 from pilotage.server.http.connection_limits import ConnectionCapacity, ConnectionLimits
+from pilotage.server.http.connection_timer import ConnectionClock
 from tests.deadlines import PATIENCE
 
 QUICK = ConnectionLimits(
@@ -58,15 +59,12 @@ async def _tells_much_at_once(scope: Any, receive: Any, send: Any) -> None:
 
 
 async def _talk(app: Any, talk: Talk, limits: ConnectionLimits = QUICK) -> Any:
-    config, state, admission = (
-        uvicorn.Config(app, lifespan="off"),
-        ServerState(),
-        Admission(ConnectionCapacity()),
-    )
+    config, state = uvicorn.Config(app, lifespan="off"), ServerState()
+    admission, clock = Admission(ConnectionCapacity()), ConnectionClock(limits)
 
     def connection() -> HttpConnection:
         nothing: Any = None
-        return HttpConnection(nothing, admission, limits, config=config, server_state=state, app_state={})
+        return HttpConnection(nothing, admission, clock, config=config, server_state=state, app_state={})
 
     server = await asyncio.get_running_loop().create_server(connection, "127.0.0.1", 0)
     client = socket.create_connection(server.sockets[0].getsockname())

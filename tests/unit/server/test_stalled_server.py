@@ -11,7 +11,7 @@ import pytest
 from uvicorn.protocols.http.flow_control import FlowControl
 
 from pilotage.server.http.connection_limits import ConnectionLimits
-from pilotage.server.http.connection_timer import ConnectionTimer, Phase
+from pilotage.server.http.connection_timer import ConnectionClock, ConnectionTimer, Phase
 
 LIMITS = ConnectionLimits()
 
@@ -53,6 +53,9 @@ class Peer:
     def refuse(self, error: BaseException) -> None:
         self.refused = True
 
+    def give_sign(self) -> None:
+        raise AssertionError("nothing is answered")
+
     def close_now(self) -> None:
         self.closed = True
 
@@ -69,7 +72,7 @@ def connection(loop: Loop, phase: Phase) -> Peer:
     """A connection in its first window."""
     event_loop: Any = loop
     peer = Peer()
-    timer = ConnectionTimer(LIMITS, event_loop)
+    timer = ConnectionTimer(ConnectionClock(LIMITS), event_loop)
     timer.start(peer)
     timer.enter(phase, LIMITS.window)
     return peer
@@ -109,5 +112,5 @@ def test_an_idle_peer_gets_time_for_its_next_request(loop: Loop) -> None:
 
 def test_timers_that_are_always_a_little_late_extend_nothing(loop: Loop) -> None:
     peer = connection(loop, Phase.HEAD)
-    loop.run(loop.now + LIMITS.window + 1, late=0.1)
+    loop.run(loop.now + LIMITS.window + LIMITS.tick, late=0.1)
     assert peer.closed

@@ -45,7 +45,8 @@ class ChangeFeed:
     def listening(self) -> Iterator[None]:
         """Count a listener. The feed is read from the first one on."""
         self._listeners += 1
-        self.wanted.set()
+        if self._listeners == 1:
+            self.wanted.set()
         try:
             yield
         finally:
@@ -56,7 +57,7 @@ class ChangeFeed:
         if self.jobs is None or self.requests is None:
             self.jobs = RecentChanges(await self.of_jobs.newest(read))
             self.requests = RecentChanges(await self.of_requests.newest(read))
-            self._wake(None)  # their cursors may be older
+            self.wake()  # their cursors may be older
             return
         for recent, reader in ((self.jobs, self.of_jobs), (self.requests, self.of_requests)):
             more = True
@@ -65,29 +66,29 @@ class ChangeFeed:
                 more = part.more
                 recent.extend(part.rows, part.end)
                 if part.rows:
-                    self._wake(_concerned(part.rows))
+                    self.wake(_concerned(part.rows))
 
     def forget(self) -> None:
         """Drop the recent changes: nobody listens."""
         self.jobs = self.requests = None
 
-    def _wake(self, concerned: Iterable[Awaited] | None) -> None:
+    def wake(self, concerned: Iterable[Awaited] | None = None) -> None:
         """Wake the listeners that wait for one of these; None: all."""
         for key in list(self._waiting) if concerned is None else concerned:
-            for future in self._waiting.pop(key, ()):
+            for future in self._waiting.get(key, ()):
                 if not future.done():
                     future.set_result(None)
 
-    def next_change(self, awaited: Awaited) -> asyncio.Future[None]:
-        """Done when there may be such a change."""
+    @contextmanager
+    def next_change(self, awaited: Awaited) -> Iterator[asyncio.Future[None]]:
+        """A future that is done when there may be such a change, or the server stops."""
         future = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(awaited, set()).add(future)
-        future.add_done_callback(lambda done: self._leave(awaited, done))
-        return future
-
-    def _leave(self, awaited: Awaited, future: asyncio.Future[None]) -> None:
-        waiting = self._waiting.get(awaited)
-        if waiting is not None:
+        waiting = self._waiting.setdefault(awaited, set())
+        waiting.add(future)
+        try:
+            yield future
+        finally:
+            future.cancel()
             waiting.discard(future)
             if not waiting:
                 del self._waiting[awaited]

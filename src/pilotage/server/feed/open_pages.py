@@ -110,13 +110,12 @@ class OpenPages:
         with feed.listening():
             position = await feed.of_jobs.newest(read)
             while True:
-                change = feed.next_change("")
-                rows, position, more = await feed.changes(read, position, of_requests=False)
-                self._tell(rows)
-                if not more:
-                    await change
-                    await asyncio.sleep(GATHERING)
-                change.cancel()
+                with feed.next_change("") as change:
+                    rows, position, more = await feed.changes(read, position, of_requests=False)
+                    self._tell(rows)
+                    if not more:
+                        await change
+                        await asyncio.sleep(GATHERING)
 
     def _tell(self, rows: Iterable[FeedRow]) -> None:
         names = set[str]()

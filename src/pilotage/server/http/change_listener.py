@@ -27,19 +27,13 @@ async def listen(asked: ChangesQuery, context: Context, caller: Caller) -> Chang
             return ChangesPage([], str(await _newest(context)))
         cursor = _usable(context, parse_cursor(asked.after))
         end = context.monotonic() + asked.wait
-        stop = asyncio.ensure_future(context.stop.wait())
-        try:
-            while True:
-                change = feed.next_change(_awaited(viewer, asked))
+        while True:
+            with feed.next_change(_awaited(viewer, asked)) as change:
                 shown, cursor, more = await _read(context, cursor, viewer, asked)
                 left = end - context.monotonic()
-                if shown or more or left <= 0 or stop.done():
-                    change.cancel()
+                if shown or more or left <= 0 or context.stop.is_set():
                     return ChangesPage(shown, str(cursor))
-                await asyncio.wait((change, stop), timeout=left, return_when=asyncio.FIRST_COMPLETED)
-                change.cancel()
-        finally:
-            stop.cancel()
+                await asyncio.wait((change,), timeout=left)
 
 
 def _awaited(viewer: Viewer, asked: ChangesQuery) -> Awaited:

@@ -24,7 +24,7 @@ from pilotage.server.context import Context
 from pilotage.server.errors import error_answer
 from pilotage.server.http.admission import Admission
 from pilotage.server.http.connection_limits import ConnectionLimits
-from pilotage.server.http.connection_timer import ConnectionTimer, Phase
+from pilotage.server.http.connection_timer import ConnectionClock, ConnectionTimer, Phase
 from pilotage.server.http.pilot_endpoints import PilotCallHandler, endpoint_of
 from pilotage.server.http.request_cycle import Cycle, scope_of
 from pilotage.server.http.request_reader import IncomingRequest, Received, RequestReader
@@ -47,7 +47,7 @@ def http_protocol_factory(
 
     Without `pilot_calls`, the application gets the calls of pilots too.
     """
-    plain = partial(HttpConnection, context, admission, limits, pilot_calls=pilot_calls)
+    plain = partial(HttpConnection, context, admission, ConnectionClock(limits), pilot_calls=pilot_calls)
     if tls is None:
         return cast("type[asyncio.Protocol]", plain)
 
@@ -104,7 +104,7 @@ class HttpConnection(asyncio.Protocol):
         self,
         context: Context,
         admission: Admission,
-        limits: ConnectionLimits,
+        clock: ConnectionClock,
         *,
         pilot_calls: bool = True,
         config: uvicorn.Config,
@@ -119,13 +119,13 @@ class HttpConnection(asyncio.Protocol):
         self._pilot_calls = pilot_calls
         self.context = context
         self._admission = admission
-        self._limits = limits
+        self._limits = clock.limits
         self._state = server_state
         self.loop = _loop or asyncio.get_running_loop()
         self._transport: asyncio.Transport
         self.flow: FlowControl
-        self._timer = ConnectionTimer(limits, self.loop)
-        self._reader = RequestReader(limits)
+        self._timer = ConnectionTimer(clock, self.loop)
+        self._reader = RequestReader(clock.limits)
         self._handler: RequestHandler | None = None
         """The handler of the present request, once its header is complete."""
         self._after = _NEXT_REQUEST
@@ -134,6 +134,8 @@ class HttpConnection(asyncio.Protocol):
         """A request with a valid token was received."""
         self.written = 0
         """Bytes given to the transport."""
+        self._sign = (b"", 0.0)
+        """A part of the present answer that shows life, and the seconds until it is written again."""
 
     # --- called by asyncio
 
@@ -264,6 +266,11 @@ class HttpConnection(asyncio.Protocol):
         self.write(_answer_bytes(status, payload, self._state.default_headers, retry_after, close=close))
         self._follow_answer()
 
+    def repeat(self, sign: bytes, seconds: float) -> None:
+        """Write this part of the present answer each so many seconds, until the answer is complete."""
+        self._sign = sign, seconds
+        self._timer.enter(_ANSWER, seconds)
+
     def refuse(self, error: BaseException) -> None:
         """Answer with an error. If the request was not complete, the rest is not read, and the connection closes."""
         if self._timer.phase in _READING:
@@ -306,6 +313,7 @@ class HttpConnection(asyncio.Protocol):
             self.close()
             return
         self._handler = None
+        self._sign = b"", 0.0
         self._reader.next_request()
         if not self.is_trusted:
             self._admission.mark_idle(self)
@@ -326,6 +334,12 @@ class HttpConnection(asyncio.Protocol):
     @property
     def unsent(self) -> int:
         return self._transport.get_write_buffer_size()
+
+    def give_sign(self) -> None:
+        sign, seconds = self._sign
+        if sign and not self._transport.is_closing():
+            self.write(sign)
+            self._timer.enter(_ANSWER, seconds)
 
     def close_now(self) -> None:
         self._timer.enter(Phase.CLOSING, self._limits.window)

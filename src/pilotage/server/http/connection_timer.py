@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from enum import Enum
-from math import ceil
 from typing import Protocol
 
 from uvicorn.protocols.http.flow_control import FlowControl
@@ -47,6 +46,10 @@ class TimedPeer(Protocol):
         """Answer with an error, then close."""
         ...
 
+    def give_sign(self) -> None:
+        """Show that the server still works at a long answer."""
+        ...
+
     def close_now(self) -> None:
         """Close once everything is written, and read no further."""
         ...
@@ -56,22 +59,22 @@ class TimedPeer(Protocol):
         ...
 
 
-GRAINS = 16
-"""Instants of a tick at which regular checks run: many connections then wake the server together."""
+LOOKS = 4
+"""Looks at all deadlines within a tick."""
 
 
 class ConnectionTimer:
     """Ends a connection whose peer stays in a phase for too long, or sends or reads too slowly."""
 
-    def __init__(self, limits: ConnectionLimits, loop: asyncio.AbstractEventLoop) -> None:
-        self._limits = limits
+    __slots__ = ("_clock", "_last_sent", "_limits", "_loop", "_window_size", "deadline", "phase")
+
+    def __init__(self, clock: ConnectionClock, loop: asyncio.AbstractEventLoop) -> None:
+        self._clock = clock
+        self._limits = clock.limits
         self._loop = loop
         self.phase = Phase.IDLE
-        self._deadline = 0.0
+        self.deadline = 0.0
         """End of the present phase, by the loop's clock."""
-        self._due = 0.0
-        """When the timer should run. A later run shows that the server itself stood still."""
-        self._handle: asyncio.TimerHandle | None = None
         self._last_sent = -1
         """Bytes that had been sent at the last check; -1: everything."""
         self._window_size = 0
@@ -80,45 +83,24 @@ class ConnectionTimer:
     def start(self, peer: TimedPeer) -> None:
         """Watch a new connection, until `stop`."""
         self.enter(Phase.IDLE, self._limits.first_byte)
-        self._schedule(peer, self._limits.tick)
+        self._clock.watch(self, peer, self._loop)
 
     def stop(self) -> None:
-        if self._handle is not None:
-            self._handle.cancel()
-            self._handle = None
+        self._clock.forget(self)
 
     def enter(self, phase: Phase, seconds: float) -> None:
         """Begin a phase, which may take this time, or longer at the minimum rate."""
         self.phase = phase
-        self._deadline = self._loop.time() + seconds
+        self.deadline = self._loop.time() + seconds
         self._window_size = 0
 
     def pause_body(self) -> None:
         """Do not blame the peer for this time window: the server has paused reading."""
         self._window_size = -1
 
-    def _schedule(self, peer: TimedPeer, delay: float) -> None:
-        self._due = self._loop.time() + delay
-        if delay == self._limits.tick:
-            grain = delay / GRAINS
-            self._due = ceil(self._due / grain) * grain
-        self._handle = self._loop.call_at(self._due, self._check, peer)
-
-    def _check(self, peer: TimedPeer) -> None:
-        now, tick = self._loop.time(), self._limits.tick
-        late = now - self._due
-        if late > tick / 4:
-            # The server read nothing meanwhile: a peer is not blamed for that.
-            self._deadline = max(self._deadline, now + min(late, tick))
-        remaining = self._deadline - now
-        if remaining <= 0:
-            self._on_deadline(peer)
-            remaining = self._deadline - self._loop.time()
-        if self._handle is not None:
-            self._schedule(peer, min(max(remaining, 0.01), tick))
-
-    def _on_deadline(self, peer: TimedPeer) -> None:
-        self._deadline = self._loop.time() + self._limits.window
+    def end_phase(self, peer: TimedPeer) -> None:
+        """Act on the end of the present phase."""
+        self.deadline = self._loop.time() + self._limits.window
         unsent = peer.unsent
         if self.phase is Phase.LINGER:
             peer.close_now()
@@ -126,7 +108,9 @@ class ConnectionTimer:
             self._check_reading_rate(peer, peer.written - unsent)
         elif self.phase is Phase.BODY:
             self._check_body_rate(peer)
-        elif self.phase is not Phase.ANSWER:
+        elif self.phase is Phase.ANSWER:
+            peer.give_sign()
+        else:
             peer.close_now()
         if not unsent:
             self._last_sent = -1
@@ -143,3 +127,40 @@ class ConnectionTimer:
         sent_before, self._last_sent = self._last_sent, sent
         if sent_before >= 0 and sent - sent_before < self._limits.rate * self._limits.window:
             peer.evict()
+
+
+class ConnectionClock:
+    """Looks at the deadlines of all connections together: a timer for each would wake an idle server as often."""
+
+    def __init__(self, limits: ConnectionLimits) -> None:
+        self.limits = limits
+        self._peers: dict[ConnectionTimer, TimedPeer] = {}
+        self._due = 0.0
+        """When the next look should be. A later one shows that the server itself stood still."""
+        self._runs = False
+
+    def watch(self, timer: ConnectionTimer, peer: TimedPeer, loop: asyncio.AbstractEventLoop) -> None:
+        self._peers[timer] = peer
+        if not self._runs:
+            self._runs = True
+            self._schedule(loop)
+
+    def forget(self, timer: ConnectionTimer) -> None:
+        self._peers.pop(timer, None)
+
+    def _schedule(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._due = loop.time() + self.limits.tick / LOOKS
+        loop.call_at(self._due, self._look, loop)
+
+    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+        now, tick = loop.time(), self.limits.tick
+        late = now - self._due
+        if late > tick / 4:
+            # The server read nothing meanwhile: a peer is not blamed for that.
+            for timer in self._peers:
+                timer.deadline = max(timer.deadline, now + min(late, tick))
+        for timer, peer in [entry for entry in self._peers.items() if entry[0].deadline <= now]:
+            timer.end_phase(peer)
+        self._runs = bool(self._peers)
+        if self._runs:
+            self._schedule(loop)

@@ -12,10 +12,10 @@ from starlette.types import Receive, Scope, Send
 
 SILENCE = 55.0
 """Seconds until a sign of life. Some proxies cut an answer of which nothing comes for a minute."""
-TOGETHER = 5.0
-"""Seconds. Signs that are due within them are sent at one instant: each instant wakes an idle server."""
 SIGN = b" "
 """White space may stand before a JSON document."""
+CHUNK = b"1\r\n" + SIGN + b"\r\n"
+"""A sign as a part of an answer whose length is not declared."""
 MEDIA_TYPE = "application/json"
 
 
@@ -26,7 +26,7 @@ async def patient_answer(work: Coroutine[Any, Any, Any], silence: float = SILENC
     """
     task = asyncio.ensure_future(work)
     try:
-        await asyncio.wait((task,), timeout=_until_sign(silence))
+        await asyncio.wait((task,), timeout=silence)
     except asyncio.CancelledError:
         task.cancel()
         raise
@@ -54,23 +54,16 @@ class _LateAnswer(Response):
             await send(
                 {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
             )
-            while not self._task.done():
-                await send({"type": "http.response.body", "body": SIGN, "more_body": True})
-                ends = (self._task, gone)
-                await asyncio.wait(
-                    ends, timeout=_until_sign(self._silence), return_when=asyncio.FIRST_COMPLETED
-                )
-                if gone.done():
-                    return
-            await send({"type": "http.response.body", "body": msgspec.json.encode(self._task.result())})
+            await send({"type": "http.response.body", "body": SIGN, "more_body": True})
+            if "connection" in scope.get("state", ()):
+                # Written there without a task or a message: a thousand listeners need twenty a second.
+                scope["state"]["connection"].repeat(CHUNK, self._silence)
+            await asyncio.wait((self._task, gone), return_when=asyncio.FIRST_COMPLETED)
+            if self._task.done():
+                await send({"type": "http.response.body", "body": msgspec.json.encode(self._task.result())})
         finally:
             gone.cancel()
             self._task.cancel()
-
-
-def _until_sign(silence: float) -> float:
-    """Seconds until the next sign: `silence` or a little less."""
-    return silence - (asyncio.get_running_loop().time() + silence) % TOGETHER
 
 
 async def _until_gone(receive: Receive) -> None:
