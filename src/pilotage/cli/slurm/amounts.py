@@ -25,10 +25,10 @@ UNLIMITED: Final = ("0", "-1", "infinite", "unlimited")
 
 
 def parse_minutes(text: str, option: str) -> int:
-    """Seconds of a time limit; a bare number is minutes. 0: no limit.
+    """Seconds of a time limit, in whole minutes as in Slurm; a bare number is minutes. 0: no limit.
 
     >>> [parse_minutes(text, "--time") for text in ("5", "5:30", "1:00:00", "1-12", "UNLIMITED")]
-    [300, 330, 3600, 129600, 0]
+    [300, 360, 3600, 129600, 0]
     """
     stripped = text.strip()
     if stripped.lower() in UNLIMITED:
@@ -40,7 +40,7 @@ def parse_minutes(text: str, option: str) -> int:
         raise InvalidInput(
             f"{option} {text}: it is no time", hint="minutes, MM:SS, HH:MM:SS, D-HH, D-HH:MM or D-HH:MM:SS"
         )
-    return seconds
+    return -(-seconds // 60) * 60
 
 
 def parse_megabytes(text: str, option: str) -> int:
@@ -118,12 +118,12 @@ def format_moment(at: float | None, absent: str) -> str:
 
 
 def format_ranges(numbers: list[int]) -> str:
-    """Ascending numbers in short: `0-3,7`, `1-9:2`.
+    """Ascending numbers in short: `0-3,7`. As in Slurm, only more than five numbers have a step: `0-12:2`.
 
-    >>> [format_ranges(numbers) for numbers in ([0, 1, 2, 3, 7], [1, 3, 5])]
-    ['0-3,7', '1-5:2']
+    >>> [format_ranges(numbers) for numbers in ([0, 1, 2, 3, 7], [1, 3, 5], [*range(0, 13, 2)])]
+    ['0-3,7', '1,3,5', '0-12:2']
     """
-    if len(numbers) > 2 and numbers[1] - numbers[0] > 1:
+    if len(numbers) > 5 and numbers[-1] - numbers[0] > 10 and numbers[1] - numbers[0] > 1:
         step = numbers[1] - numbers[0]
         if numbers == list(range(numbers[0], numbers[-1] + 1, step)):
             return f"{numbers[0]}-{numbers[-1]}:{step}"

@@ -6,7 +6,7 @@ import getpass
 import itertools
 import os
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -22,7 +22,7 @@ from pilotage.core.errors import InvalidInput
 from pilotage.core.jobs.arrays import Array, parse_array
 
 COMMAND_VARIABLE: Final = "PILOTAGE_SLURM_COMMAND"
-"""The path of the batch script at submission."""
+"""The path of the batch script at submission, and its arguments."""
 _OPEN_MODES: Final = {"a": "append", "append": "append", "t": "truncate", "truncate": "truncate"}
 _IN_JOB: Final = {
     "cpus-per-task": "SLURM_CPUS_PER_TASK",
@@ -53,15 +53,19 @@ def make_batch_job(
     arguments: list[str],
     *,
     parent: Callable[[str], str],
+    namesakes: Callable[[str], list[str]],
     partitions: Partitions,
 ) -> DescribedBatchJob:
-    """`parent` names a job for a dependency; `partitions`: all of the pool. Raises InvalidInput."""
+    """`parent` names a job for a dependency, and `namesakes` all jobs of a name that have not ended.
+
+    `partitions`: all of the pool. Raises InvalidInput.
+    """
     chosen = partitions.chosen(values.get("partition", ""))
     array = _array(values)
     variables, unset = sent_variables(values.get("export", "ALL"), os.environ)
     signal, before = parse_signal(values["signal"]) if "signal" in values else ("", 0)
     fields = resource_fields(values)
-    facts = _facts(values, script, array) | _sizes(values, fields) | {VARIABLE: chosen.names}
+    facts = _facts(values, script, array, arguments) | _sizes(values, fields) | {VARIABLE: chosen.names}
     hidden = {name: value for name, value in facts.items() if "%" in value and not name.endswith(_OF_TASK)}
     start = start_text(
         variables | hidden,
@@ -71,8 +75,9 @@ def make_batch_job(
         warning=signal,
     )
     fields |= _files(values, array=array is not None)
+    name = (values.get("job-name") or script.name).replace("%", "_")
     if "dependency" in values:
-        fields |= parse_dependency(values["dependency"], parent)
+        fields |= parse_dependency(values["dependency"], parent, lambda: namesakes(name))
     fields |= chosen.fields()
     if signal:
         # Slurm also sends a signal that is due before the job has begun, as soon as it begins.
@@ -81,7 +86,7 @@ def make_batch_job(
         "executable": "/bin/sh",
         "arguments": start_arguments(start, script.text),
         "environment": {name: value for name, value in facts.items() if name not in hidden},
-        "job_name": (values.get("job-name") or script.name).replace("%", "_"),
+        "job_name": name,
         "hold": "hold" in values,
         "parallel": array.parallel if array else 0,
     }
@@ -122,7 +127,9 @@ def _array(values: Mapping[str, str]) -> Array | None:
     return Array(sorted(array.values), array.parallel)
 
 
-def _facts(values: Mapping[str, str], script: BatchScript, array: Array | None) -> dict[str, str]:
+def _facts(
+    values: Mapping[str, str], script: BatchScript, array: Array | None, arguments: Sequence[str]
+) -> dict[str, str]:
     """Variables of the job that are known at submission."""
     facts = {
         "SLURM_JOB_NAME": values.get("job-name") or script.name,
@@ -133,7 +140,7 @@ def _facts(values: Mapping[str, str], script: BatchScript, array: Array | None) 
         "SLURM_JOB_GID": str(os.getgid()),
         "SLURM_NTASKS": str(task_count(values)),
         "SLURM_NPROCS": str(task_count(values)),
-        COMMAND_VARIABLE: script.path,
+        COMMAND_VARIABLE: " ".join([script.path, *arguments]) if script.path else "",
     }
     facts |= {variable: values[name] for name, variable in _IN_JOB.items() if values.get(name)}
     if array is not None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from pilotage.core.errors import InvalidInput
 
@@ -22,6 +22,15 @@ class TableColumn(NamedTuple, Generic[Row]):
     letter: str = ""
     width: int = 20
     """Width in the long format."""
+
+
+def fixed_columns(rows: Iterable[tuple[str, str, str, str]]) -> list[TableColumn[Any]]:
+    """Columns with the same value in each row, of (name, title, value, letter)."""
+
+    def value_of(text: str) -> Callable[[Any], str]:
+        return lambda row: text
+
+    return [TableColumn(name, title, value_of(text), letter) for name, title, text, letter in rows]
 
 
 @dataclass(frozen=True)

@@ -15,14 +15,18 @@ _FIELDS: Final = {
 }
 _REFUSED: Final = {
     "after": "a job cannot wait for the start of another one; use afterany",
-    "singleton": "a job cannot wait for jobs of its name; use afterany with their numbers",
     "afterburstbuffer": "there are no burst buffers here",
     "expand": "a job cannot be made larger",
 }
 
 
-def parse_dependency(text: str, parents: Callable[[str], str]) -> dict[str, list[str]]:
-    """The fields of the description for `afterok:1:2,afterany:3`. `parents` turns a number into `12` or `s:4`."""
+def parse_dependency(
+    text: str, parents: Callable[[str], str], namesakes: Callable[[], list[str]]
+) -> dict[str, list[str]]:
+    """The fields of the description for `afterok:1:2,afterany:3`. `parents` turns a number into `12` or `s:4`.
+
+    `namesakes`: earlier jobs of the same name and user that have not ended, for `singleton`.
+    """
     if "?" in text:
         raise InvalidInput(
             f"--dependency {text}: `?` is refused: a job here waits for all of its conditions",
@@ -32,6 +36,9 @@ def parse_dependency(text: str, parents: Callable[[str], str]) -> dict[str, list
     for part in text.split(","):
         kind, *numbers = part.strip().split(":")
         name = kind.lower()
+        if name == "singleton" and not numbers:
+            fields.setdefault(_FIELDS["afterany"], []).extend(namesakes())
+            continue
         if name in _REFUSED:
             raise InvalidInput(f"--dependency {text}: {name} is refused: {_REFUSED[name]}")
         if name not in _FIELDS or not numbers or not all(numbers):

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import json
+from signal import Signals
 from typing import Any
 
 from pilotage import __version__
+from pilotage.cli.slurm.amounts import parse_megabytes
 from pilotage.cli.slurm.batch_job import COMMAND_VARIABLE
-from pilotage.cli.slurm.job_view import users_group
+from pilotage.cli.slurm.job_view import CLUSTER, SlurmJob, users_group
 from pilotage.cli.slurm.rows import SlurmJobRow
-from pilotage.cli.slurm.squeue_columns import dependency_text, expected_end, short_host, user_id
+from pilotage.cli.slurm.squeue_columns import (
+    NOBODY,
+    dependency_text,
+    expected_end,
+    file_path,
+    resources_text,
+    short_host,
+    user_id,
+)
 
 
 def print_document(content: dict[str, Any]) -> None:
@@ -21,41 +31,129 @@ def print_document(content: dict[str, Any]) -> None:
     print(json.dumps({"meta": meta, "errors": [], **content}, indent=2))
 
 
-def job_document(row: SlurmJobRow) -> dict[str, Any]:
+def queue_document(row: SlurmJobRow) -> dict[str, Any]:
+    """A job in the JSON of squeue, with the names of its version 0.0.38."""
     job = row.job
     summary = job.summary
     code, signal = job.exit_code
     end = expected_end(job)
+    for_core = job.facts.get("SLURM_MEM_PER_CPU", "")
     return {
         "account": users_group(job),
         "array_job_id": job.array or 0,
+        "array_max_tasks": job.parallel,
         "array_task_id": job.task,
+        "array_task_string": "",
+        "batch_flag": True,
         "batch_host": short_host(job),
+        "cluster": CLUSTER,
         "command": job.facts.get(COMMAND_VARIABLE, ""),
         "comment": job.facts.get("SLURM_JOB_COMMENT", ""),
         "cpus": job.cpus,
+        "cpus_per_task": int(job.facts.get("SLURM_CPUS_PER_TASK", 0)) or None,
         "current_working_directory": job.description.get("folder") or "",
         "dependency": dependency_text(job),
+        "eligible_time": 0 if job.waits_for_user else int(summary.submitted),
         "end_time": int(end or 0),
         "exit_code": signal or code * 256,
         "features": job.facts.get("SLURM_JOB_CONSTRAINTS", ""),
+        "group_id": int(job.facts.get("SLURM_JOB_GID", NOBODY)),
         "group_name": summary.group,
         "job_id": summary.id,
         "job_state": job.state.name,
-        "memory_per_node": job.memory or None,
+        "memory_per_cpu": parse_megabytes(for_core, "SLURM_MEM_PER_CPU") if for_core else None,
+        "memory_per_node": None if for_core else job.memory or None,
+        "minimum_cpus_per_node": job.cpus,
+        "minimum_tmp_disk_per_node": int(job.description.get("disk") or 0),
         "name": summary.name,
         "node_count": 1,
         "nodes": short_host(job),
         "partition": job.partition,
         "priority": summary.user_priority,
+        "qos": job.facts.get("SLURM_JOB_QOS", "normal"),
+        "requeue": True,
         "restart_cnt": max(0, summary.attempt - 1),
-        "standard_error": job.description.get("stderr_file") or "",
-        "standard_output": job.description.get("stdout_file") or "",
+        "standard_error": file_path(row, "stderr_file"),
+        "standard_input": "/dev/null",
+        "standard_output": file_path(row, "stdout_file"),
         "start_time": int(summary.started or 0),
         "state_reason": job.reason,
         "submit_time": int(summary.submitted),
         "tasks": int(job.facts.get("SLURM_NTASKS", "1")),
         "time_limit": job.time_limit // 60 or None,
+        "tres_req_str": resources_text(job),
         "user_id": user_id(summary.owner),
         "user_name": summary.owner,
+    }
+
+
+def record_document(row: SlurmJobRow) -> dict[str, Any]:
+    """A job in the JSON of sacct, with the names of its version 0.0.38."""
+    job = row.job
+    summary = job.summary
+    hosts = [short_host(job)] if short_host(job) else []
+    batch = {
+        "exit_code": _exit_document(job),
+        "nodes": {"list": hosts, "count": len(hosts), "range": ",".join(hosts)},
+        "state": job.state.name,
+        "step": {"job_id": summary.id, "id": "batch", "name": "batch"},
+        "tasks": {"count": 1},
+        "time": _times(row),
+    }
+    account = users_group(job)
+    return {
+        "account": account,
+        "allocation_nodes": len(hosts),
+        "array": {
+            "job_id": job.array or 0,
+            "limits": {"max": {"running": {"tasks": job.parallel}}},
+            "task": None,
+            "task_id": job.task,
+        },
+        "association": {"account": account, "cluster": CLUSTER, "partition": None, "user": summary.owner},
+        "cluster": CLUSTER,
+        "comment": {"administrator": None, "job": job.facts.get("SLURM_JOB_COMMENT"), "system": None},
+        "constraints": job.facts.get("SLURM_JOB_CONSTRAINTS", ""),
+        "derived_exit_code": {"status": "SUCCESS", "return_code": 0},
+        "exit_code": _exit_document(job),
+        "group": summary.group,
+        "job_id": summary.id,
+        "name": summary.name,
+        "nodes": ",".join(hosts) or "None assigned",
+        "partition": job.partition,
+        "priority": summary.user_priority,
+        "qos": job.facts.get("SLURM_JOB_QOS", "normal"),
+        "required": {"CPUs": job.cpus, "memory": job.memory},
+        "state": {"current": job.state.name, "reason": job.reason},
+        "steps": [batch] if summary.started is not None else [],
+        "time": _times(row) | {"limit": job.time_limit // 60, "submission": int(summary.submitted)},
+        "user": summary.owner,
+        "working_directory": job.description.get("folder") or "",
+    }
+
+
+def _exit_document(job: SlurmJob) -> dict[str, Any]:
+    code, signal = job.exit_code
+    if signal:
+        return {
+            "status": "SIGNALED",
+            "return_code": 0,
+            "signal": {"signal_id": signal, "name": _name(signal)},
+        }
+    return {"status": "ERROR" if code else "SUCCESS", "return_code": code}
+
+
+def _name(number: int) -> str:
+    known = {int(one): one.name.removeprefix("SIG") for one in Signals}
+    return known.get(number, str(number))
+
+
+def _times(row: SlurmJobRow) -> dict[str, int]:
+    summary = row.job.summary
+    return {
+        "elapsed": int(row.job.elapsed(row.now)),
+        "eligible": int(summary.submitted),
+        "end": int(summary.ended or 0),
+        "start": int(summary.started or 0),
+        "suspended": 0,
     }

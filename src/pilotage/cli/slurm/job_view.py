@@ -10,13 +10,23 @@ from typing import TYPE_CHECKING, Any, Final
 from pilotage import wire
 from pilotage.cli.slurm.job_numbers import JobNumber
 from pilotage.cli.slurm.partitions import VARIABLE, Partitions
-from pilotage.cli.slurm.states import SlurmState, exit_of, reason_of, state_of
+from pilotage.cli.slurm.states import (
+    ALL_STATES,
+    PENDING,
+    SlurmState,
+    exit_of,
+    job_states,
+    reason_of,
+    state_of,
+)
 from pilotage.core.errors import Forbidden, InvalidInput, NotFound, PilotageError
 
 if TYPE_CHECKING:
     from pilotage.client import Client
     from pilotage.wire.jobs import Attempt, JobDetail, JobSummary, Selection
 
+CLUSTER: Final = "pilotage"
+"""The name of the cluster that the commands show."""
 CONDITIONS: Final = ("after", "after_ok", "after_fail", "after_each")
 
 
@@ -61,6 +71,11 @@ class SlurmJob:
     @property
     def depends(self) -> bool:
         return any(self.description.get(name) for name in CONDITIONS)
+
+    @property
+    def waits_for_user(self) -> bool:
+        """Whether it is held, or depends on others: then it has not been eligible yet."""
+        return self.state is PENDING and self.reason in ("JobHeldUser", "Dependency")
 
     @property
     def partition(self) -> str:
@@ -112,6 +127,7 @@ class SlurmJobs:
         self.client = client
         self._first: dict[int, int] = {}
         self._descriptions: dict[int, dict[str, Any]] = {}
+        self._open_parents: dict[str, str] = {}
 
     @cached_property
     def partitions(self) -> Partitions:
@@ -162,6 +178,30 @@ class SlurmJobs:
         if len(jobs) > 1:
             raise NotFound("a dependency names an array or one task of it")
         return str(jobs[0].summary.id)
+
+    def open_parent(self, name: str) -> str:
+        """`12`, or `12_*` of an array, for a name that `parent` gave; "" if it has ended, or is out of sight."""
+        if name not in self._open_parents:
+            of_array = name.startswith("s:")
+            number = int(name.removeprefix("s:"))
+            chosen = wire.jobs.Selection(submission=number) if of_array else wire.jobs.Selection(ids=[number])
+            jobs = list(self.jobs(chosen))
+            text = ""
+            if not all(job.state.ended for job in jobs):
+                text = f"{jobs[0].array or jobs[0].summary.id}_*" if of_array else jobs[0].number
+            self._open_parents[name] = text
+        return self._open_parents[name]
+
+    def namesakes(self, name: str) -> list[str]:
+        """The caller's jobs of this name that have not ended, as a dependency names them."""
+        active = job_states({state for state in ALL_STATES if not state.ended})
+        owner = self.client.whoami().user
+        listed = self.jobs(wire.jobs.Selection(states=active, owner=owner, name=name))
+        return list(
+            dict.fromkeys(
+                str(job.summary.id) if job.array is None else f"s:{job.summary.submission}" for job in listed
+            )
+        )
 
     def description(self, submission: int) -> dict[str, Any]:
         if submission not in self._descriptions:

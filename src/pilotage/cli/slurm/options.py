@@ -139,6 +139,15 @@ class OptionTable:
                 )
         return read
 
+    def read_with_variables(
+        self, words: Sequence[str], environment: Mapping[str, str], forms: Sequence[str]
+    ) -> ReadOptions:
+        """The command line over variables. A form that the line names, such as --json, is over forms of variables."""
+        line, weaker = self.read(words), self.read_variables(environment)
+        if any(name in line.values for name in forms):
+            weaker.values = {name: value for name, value in weaker.values.items() if name not in forms}
+        return line.over(weaker)
+
     def ignored_notes(self, read: ReadOptions) -> list[str]:
         """A sentence for each option that was given and is ignored."""
         return [

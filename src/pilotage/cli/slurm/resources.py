@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from pilotage.cli.slurm.amounts import parse_count, parse_megabytes, parse_minutes
+from pilotage.cli.slurm.host_lists import host_names
 from pilotage.core.errors import InvalidInput
 
 _FEATURE: Final = re.compile(r"[A-Za-z0-9_.:+-]+\Z")
@@ -165,10 +166,7 @@ def _feature(text: str, option: str) -> str:
 
 
 def _hosts(values: Mapping[str, str], name: str) -> list[str]:
-    text = values.get(name, "")
-    if "[" in text:
-        raise InvalidInput(f"--{name} {text}: ranges of hosts are not understood", hint="name each host")
-    return [_feature(part, f"--{name}") for part in _split(text)]
+    return [_feature(host, f"--{name}") for host in host_names(values.get(name, "").replace(" ", ""))]
 
 
 def _is_host(host: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from typing import TYPE_CHECKING
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING
 from pilotage.cli.session import session_of_environment
 from pilotage.cli.slurm.amounts import parse_moment
 from pilotage.cli.slurm.columns import FormatPiece, TableColumn, find_column, print_table
-from pilotage.cli.slurm.job_json import job_document, print_document
+from pilotage.cli.slurm.job_json import print_document, record_document
 from pilotage.cli.slurm.job_numbers import JobNumber, parse_numbers
 from pilotage.cli.slurm.job_view import SlurmJob, SlurmJobs
 from pilotage.cli.slurm.options import ReadOptions
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 def sacct(words: list[str]) -> int:
     """List jobs, also ended ones."""
-    read = SACCT_OPTIONS.read(words)
+    read = SACCT_OPTIONS.read_with_variables(words, os.environ, ("format", "brief", "long"))
     values = read.values
     if show_usage(SACCT_OPTIONS, read, "sacct [OPTIONS]"):
         return 0
@@ -108,7 +109,7 @@ def _print(
     values: Mapping[str, str], pieces: list[FormatPiece[SlurmJobRow]], rows: list[SlurmJobRow]
 ) -> None:
     if "json" in values:
-        print_document({"jobs": [job_document(row) for row in rows]})
+        print_document({"jobs": [record_document(row) for row in rows]})
         return
     header = "noheader" not in values
     if {"parsable", "parsable2"} & values.keys():

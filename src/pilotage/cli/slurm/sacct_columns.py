@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from pilotage.cli.slurm.amounts import format_long_clock, format_moment
-from pilotage.cli.slurm.columns import TableColumn
-from pilotage.cli.slurm.job_view import users_group
+from pilotage.cli.slurm.columns import TableColumn, fixed_columns
+from pilotage.cli.slurm.job_view import CLUSTER, users_group
 from pilotage.cli.slurm.rows import SlurmJobRow
 from pilotage.cli.slurm.squeue_columns import memory_text, short_host, user_id
 from pilotage.cli.slurm.states import CANCELLED, PENDING, TIMEOUT
@@ -74,6 +74,10 @@ def _resources(row: SlurmJobRow) -> str:
     return f"billing={row.job.cpus},cpu={row.job.cpus}{memory},node=1"
 
 
+def _constraints(row: SlurmJobRow) -> str:
+    return _of_job(row, row.job.facts.get("SLURM_JOB_CONSTRAINTS", ""))
+
+
 def _start(row: SlurmJobRow) -> str:
     return format_moment(row.job.summary.started, "None" if row.job.state is CANCELLED else "Unknown")
 
@@ -82,6 +86,12 @@ def _raw_number(row: SlurmJobRow) -> str:
     return f"{row.job.summary.id}{f'.{row.step}' if row.step else ''}"
 
 
+_EMPTY: Final = (
+    "AdminComment", "AssocID", "AveDiskRead", "AveDiskWrite", "AveVMSize", "BlockID", "ConsumedEnergy",
+    "ConsumedEnergyRaw", "Container", "DBIndex", "Flags", "MaxDiskRead", "MaxDiskWrite", "MaxVMSize", "McsLabel",
+    "MinCPU", "Reservation", "ReservationId", "SubmitLine", "SystemComment", "SystemCPU", "UserCPU", "WCKey",
+)  # fmt: skip
+"""Columns of which nothing is known here: they are empty."""
 COLUMNS: Final[tuple[TableColumn[SlurmJobRow], ...]] = (
     TableColumn("jobid", "JobID", lambda row: row.number, width=12),
     TableColumn("jobidraw", "JobIDRaw", _raw_number, width=12),
@@ -91,7 +101,7 @@ COLUMNS: Final[tuple[TableColumn[SlurmJobRow], ...]] = (
     TableColumn("user", "User", lambda row: _of_job(row, row.job.summary.owner), width=9),
     TableColumn("uid", "UID", lambda row: _of_job(row, str(user_id(row.job.summary.owner))), width=6),
     TableColumn("group", "Group", lambda row: _of_job(row, row.job.summary.group), width=9),
-    TableColumn("cluster", "Cluster", lambda row: "pilotage", width=10),
+    TableColumn("cluster", "Cluster", lambda row: CLUSTER, width=10),
     TableColumn("alloccpus", "AllocCPUS", lambda row: str(_cores(row)), width=10),
     TableColumn("ncpus", "NCPUS", lambda row: str(_cores(row)), width=10),
     TableColumn("reqcpus", "ReqCPUS", lambda row: str(row.job.cpus), width=8),
@@ -122,4 +132,10 @@ COLUMNS: Final[tuple[TableColumn[SlurmJobRow], ...]] = (
     TableColumn("comment", "Comment", lambda row: _of_job(row, row.job.facts.get("SLURM_JOB_COMMENT", "")), width=14),
     TableColumn("qos", "QOS", lambda row: _of_job(row, row.job.facts.get("SLURM_JOB_QOS", "normal")), width=10),
     TableColumn("priority", "Priority", lambda row: _of_job(row, str(row.job.summary.user_priority)), width=10),
+    TableColumn("gid", "GID", lambda row: _of_job(row, row.job.facts.get("SLURM_JOB_GID", "")), width=6),
+    TableColumn("constraints", "Constraints", _constraints, width=20),
+    TableColumn("suspended", "Suspended", lambda row: "00:00:00", width=10),
+    TableColumn("avecpu", "AveCPU", lambda row: _total_cpu(row) if row.step else "", width=10),
+    TableColumn("averss", "AveRSS", lambda row: _max_rss(row), width=10),
+    *fixed_columns((title.lower(), title, "", "") for title in _EMPTY),
 )  # fmt: skip

@@ -17,6 +17,7 @@ from pilotage.cli.slurm.states import CANCELLED
 from pilotage.cli.slurm.usage import note, show_usage
 from pilotage.client.description import from_mapping
 from pilotage.client.submission import SubmissionUpload, prepare
+from pilotage.core.errors import InvalidInput
 
 if TYPE_CHECKING:
     from pilotage.client import Client
@@ -53,7 +54,13 @@ def batch_options(line: ReadOptions, script: BatchScript) -> ReadOptions:
     """The command line over variables over the lines of the script, as in Slurm."""
     lines = ReadOptions()
     for number, words in script.directives():
-        lines = SBATCH_OPTIONS.read(words, place=f"line {number}: ").over(lines)
+        read = SBATCH_OPTIONS.read(words, place=f"line {number}: ")
+        if read.rest:
+            raise InvalidInput(
+                f"line {number}: invalid directive found in batch script: {read.rest[0]}",
+                hint="--name=value has no spaces, and a comment begins with #",
+            )
+        lines = read.over(lines)
     return line.over(SBATCH_OPTIONS.read_variables(os.environ)).over(lines)
 
 
@@ -66,6 +73,7 @@ def described(
         script,
         arguments,
         parent=lambda number: book.parent(parse_number(number)),
+        namesakes=book.namesakes,
         partitions=book.partitions,
     )
 

@@ -29,7 +29,7 @@ SBATCH_OPTIONS = OptionTable(
         understood("cpus-per-task/c", "Cores of a task"),
         understood(
             "dependency/d",
-            "`after`, `afterany`, `afterok`, `afternotok` and `aftercorr`, with commas between them",
+            "`afterany`, `afterok`, `afternotok`, `aftercorr` and `singleton`, with commas between them",
         ),
         understood("error/e", "File for standard error", variable="SBATCH_ERROR"),
         understood("exclude/x", "Hosts that the job must not run on"),

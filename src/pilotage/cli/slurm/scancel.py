@@ -56,6 +56,8 @@ def _cancel(book: SlurmJobs, read: ReadOptions) -> int:
     chosen = [job for job in jobs if not job.state.ended and ("interactive" not in values or _agreed(job))]
     if not chosen:
         return failed
+    for job in chosen if "verbose" in values else ():
+        note("scancel", f"Terminating job {job.number}")
     answer = book.client.kill([job.summary.id for job in chosen], reason="scancel")
     for refusal in answer.refused:
         note("scancel", f"error: job {refusal.job}: {refusal.message}")

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pilotage.cli.session import session_of_environment
 from pilotage.cli.slurm.amounts import parse_count
+from pilotage.cli.slurm.host_lists import format_hosts, host_names
 from pilotage.cli.slurm.job_view import SlurmJob, SlurmJobs
 from pilotage.cli.slurm.query_options import SCONTROL_OPTIONS
 from pilotage.cli.slurm.rows import make_rows
 from pilotage.cli.slurm.scontrol_show import config_lines, job_text, node_text, partition_text
 from pilotage.cli.slurm.selection import named_jobs
+from pilotage.cli.slurm.start_script import packed_script
 from pilotage.cli.slurm.states import PENDING
 from pilotage.cli.slurm.usage import SPOKEN, note, show_usage
 from pilotage.core.errors import InvalidInput, NotFound
@@ -22,7 +27,8 @@ if TYPE_CHECKING:
     from pilotage.wire.jobs import ActionResponse
 
 SUBCOMMANDS: Final = {
-    "show": "`job [NUMBER]`, `partition [NAME]`, `node [NAME]`, `config`, `hostnames LIST`",
+    "show": "`job [NUMBER]`, `partition [NAME]`, `node [NAME]`, `config`, `hostnames LIST`, `hostlist LIST`",
+    "write": "`batch_script NUMBER [FILE]`: the script of a job; `-` is standard output",
     "hold": "Hold jobs that have not started; `uhold` too",
     "release": "Let held jobs run",
     "requeue": "Run ended jobs again; a running one is refused",
@@ -30,6 +36,9 @@ SUBCOMMANDS: Final = {
     "ping": "Tell whether the server answers",
     "version": "Print the version",
 }
+
+
+_SHOWN: Final = ("jobs", "jobid", "partitions", "partitionname", "nodes", "nodename", "config")
 
 
 def scontrol(words: list[str]) -> int:
@@ -43,8 +52,9 @@ def scontrol(words: list[str]) -> int:
     if name == "version":
         print(f"slurm {SPOKEN}")
         return 0
-    if name == "show" and rest and rest[0].lower().startswith("hostname"):
-        print("\n".join(_host_names(rest[1:])))
+    if name == "show" and rest and (what := rest[0].lower()) in ("hostnames", "hostname", "hostlist"):
+        hosts = host_names(",".join(rest[1:]) or os.environ.get("SLURM_JOB_NODELIST", ""))
+        print(format_hosts(hosts) if what == "hostlist" else "\n".join(hosts))
         return 0
     with session_of_environment().client() as client:
         book = SlurmJobs(client)
@@ -56,6 +66,8 @@ def scontrol(words: list[str]) -> int:
             return _act(book, client.release, rest, done=_waits)
         if name == "requeue":
             return _act(book, client.reschedule, rest)
+        if name == "write":
+            return _write_script(book, rest)
         if name == "update":
             return _update(book, rest)
         if name == "ping":
@@ -69,6 +81,8 @@ def _show(book: SlurmJobs, words: list[str], values: Mapping[str, str]) -> int:
     what = words[0].lower() if words else ""
     what, equals, value = what.partition("=")
     names = [value] if equals else words[1:]
+    # As in Slurm, the first letters of a word are enough.
+    what = next((word for word in _SHOWN if what and word.startswith(what)), what)
     if what in ("job", "jobs", "jobid"):
         texts = _shown_jobs(book, names)
     elif what in ("partition", "partitions", "partitionname"):
@@ -96,7 +110,8 @@ def _shown_jobs(book: SlurmJobs, names: list[str]) -> list[str]:
         from pilotage.cli.slurm.states import ALL_STATES
 
         jobs = find_listed(book, JobFilter(), set(ALL_STATES), ended_since=time.time() - MIN_JOB_AGE)
-    return [job_text(row) for row in make_rows(jobs, time.time(), each_task=False)]
+    by_task = any("_" in name for name in names)
+    return [job_text(row) for row in make_rows(jobs, time.time(), each_task=by_task)]
 
 
 def _waits(job: SlurmJob) -> bool:
@@ -149,11 +164,22 @@ def _update(book: SlurmJobs, words: list[str]) -> int:
     return 0
 
 
-def _host_names(words: list[str]) -> list[str]:
-    """The hosts of lists. A job has one host, so that ranges do not occur; they are refused."""
-    import os
-
-    text = ",".join(words) or os.environ.get("SLURM_JOB_NODELIST", "")
-    if "[" in text:
-        raise InvalidInput(f"show hostnames {text}: ranges are not understood")
-    return [name for name in text.split(",") if name]
+def _write_script(book: SlurmJobs, words: list[str]) -> int:
+    if len(words) not in (2, 3) or words[0].lower() != "batch_script":
+        raise InvalidInput("write is not understood", hint=SUBCOMMANDS["write"])
+    jobs, _ = named_jobs(book, words[1:2])
+    if not jobs:
+        raise NotFound(f"Invalid job id: there is no job {words[1]}")
+    script = packed_script(jobs[0].description.get("arguments") or [])
+    if script is None:
+        raise NotFound(f"job {words[1]} was not submitted by sbatch, or is out of your sight")
+    name = words[2] if len(words) > 2 else f"slurm-{jobs[0].array or jobs[0].summary.id}.sh"
+    if name == "-":
+        sys.stdout.buffer.write(script)
+        return 0
+    try:
+        Path(name).write_bytes(script)
+    except OSError as error:
+        raise InvalidInput(f"{name} cannot be written: {error.strerror}") from error
+    print(f"batch script for job {words[1]} written to {name}")
+    return 0

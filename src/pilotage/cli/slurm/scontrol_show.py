@@ -6,11 +6,20 @@ from typing import TYPE_CHECKING, Final
 
 from pilotage.cli.slurm.amounts import format_long_clock, format_moment
 from pilotage.cli.slurm.batch_job import COMMAND_VARIABLE
-from pilotage.cli.slurm.job_view import users_group
+from pilotage.cli.slurm.job_view import SlurmJob, users_group
 from pilotage.cli.slurm.nodes import PilotHost, hosts_of
 from pilotage.cli.slurm.partitions import Partitions
 from pilotage.cli.slurm.rows import SlurmJobRow
-from pilotage.cli.slurm.squeue_columns import dependency_text, expected_end, memory_text, short_host, user_id
+from pilotage.cli.slurm.squeue_columns import (
+    NOBODY,
+    dependency_text,
+    expected_end,
+    file_path,
+    memory_text,
+    resources_text,
+    short_host,
+    user_id,
+)
 from pilotage.cli.slurm.usage import SPOKEN
 from pilotage.core.errors import NotFound
 
@@ -18,59 +27,64 @@ if TYPE_CHECKING:
     from pilotage.client import Client
 
 _NONE: Final = "(null)"
+_GID: Final = "SLURM_JOB_GID"
 
 
 def job_text(row: SlurmJobRow) -> str:
+    """The lines of Slurm in its order, as programs look for them by their place too."""
     job = row.job
-    summary, host = job.summary, short_host(job)
+    summary, facts, host = job.summary, job.facts, short_host(job)
     code, signal = job.exit_code
     limit = format_long_clock(job.time_limit) if job.time_limit else "UNLIMITED"
-    of_array = f" ArrayJobId={job.array} ArrayTaskId={row.task_text}" if job.array is not None else ""
-    submitted = format_moment(summary.submitted, "N/A")
-    files = _files(row)
+    eligible = "Unknown" if job.waits_for_user else format_moment(summary.submitted, "N/A")
     lines = [
-        f"JobId={summary.id}{of_array} JobName={summary.name}",
-        f"   UserId={summary.owner}({user_id(summary.owner)}) GroupId={summary.group} MCS_label=N/A",
-        f"   Priority={summary.user_priority} Nice=0 Account={users_group(job)} QOS=normal",
+        f"JobId={summary.id}{_of_array(row)} JobName={summary.name}",
+        f"   UserId={summary.owner}({user_id(summary.owner)}) GroupId={summary.group}({facts.get(_GID, NOBODY)})"
+        " MCS_label=N/A",
+        f"   Priority={0 if job.waits_for_user else summary.user_priority} Nice=0 Account={users_group(job)}"
+        f" QOS={facts.get('SLURM_JOB_QOS', 'normal')}",
         f"   JobState={job.state.name} Reason={job.reason} Dependency={dependency_text(job) or _NONE}",
         f"   Requeue=1 Restarts={max(0, summary.attempt - 1)} BatchFlag=1 Reboot=0 ExitCode={code}:{signal}",
         f"   RunTime={format_long_clock(job.elapsed(row.now))} TimeLimit={limit} TimeMin=N/A",
-        f"   SubmitTime={submitted} EligibleTime={submitted}",
+        f"   SubmitTime={format_moment(summary.submitted, 'N/A')} EligibleTime={eligible}",
+        f"   AccrueTime={eligible}",
         f"   StartTime={format_moment(summary.started, 'Unknown')}"
-        f" EndTime={format_moment(expected_end(job), 'Unknown')}",
-        f"   Partition={job.partition}",
+        f" EndTime={format_moment(expected_end(job), 'Unknown')} Deadline=N/A",
+        "   SuspendTime=None SecsPreSuspend=0 LastSchedEval=Unknown Scheduler=Main",
+        f"   Partition={job.partition} AllocNode:Sid={facts.get('SLURM_SUBMIT_HOST', _NONE)}:0",
         f"   ReqNodeList={_NONE} ExcNodeList={_NONE}",
-        f"   NodeList={host or _NONE}",
-        f"   BatchHost={host or _NONE}",
-        f"   NumNodes=1 NumCPUs={job.cpus} NumTasks={job.facts.get('SLURM_NTASKS', '1')}"
-        f" CPUs/Task={job.facts.get('SLURM_CPUS_PER_TASK', '1')}",
-        f"   MinMemoryNode={memory_text(job)} Features={job.facts.get('SLURM_JOB_CONSTRAINTS', _NONE)}",
-        f"   Command={job.facts.get(COMMAND_VARIABLE, _NONE)}",
+        f"   NodeList={host}",
+        *([f"   BatchHost={host}"] if host else []),
+        f"   NumNodes=1 NumCPUs={job.cpus} NumTasks={facts.get('SLURM_NTASKS', '1')}"
+        f" CPUs/Task={facts.get('SLURM_CPUS_PER_TASK', '1')} ReqB:S:C:T=0:0:*:*",
+        f"   TRES={resources_text(job)}",
+        "   Socks/Node=* NtasksPerN:B:S:C=0:0:*:* CoreSpec=*",
+        f"   MinCPUsNode={job.cpus} {_memory(job)} MinTmpDiskNode={job.description.get('disk') or 0}",
+        f"   Features={facts.get('SLURM_JOB_CONSTRAINTS', _NONE)} DelayBoot=00:00:00",
+        f"   OverSubscribe=OK Contiguous=0 Licenses={_NONE} Network={_NONE}",
+        f"   Command={facts.get(COMMAND_VARIABLE, _NONE)}",
         f"   WorkDir={job.description.get('folder') or _NONE}",
-        *(f"   {name}={path}" for name, path in files.items()),
+        *([f"   Comment={facts['SLURM_JOB_COMMENT']} "] if facts.get("SLURM_JOB_COMMENT") else []),
+        f"   StdErr={file_path(row, 'stderr_file')}",
+        "   StdIn=/dev/null",
+        f"   StdOut={file_path(row, 'stdout_file')}",
+        "   Power=",
     ]
-    if comment := job.facts.get("SLURM_JOB_COMMENT"):
-        lines.append(f"   Comment={comment}")
-    return "\n".join(lines)
+    return "\n".join(lines) + "\n"
 
 
-def _files(row: SlurmJobRow) -> dict[str, str]:
+def _of_array(row: SlurmJobRow) -> str:
     job = row.job
-    output = str(job.description.get("stdout_file") or "")
-    error = str(job.description.get("stderr_file") or output)
-    named = {"StdErr": error, "StdIn": "/dev/null", "StdOut": output}
-    return {name: _absolute(row, path) for name, path in named.items()}
+    if job.array is None:
+        return ""
+    throttle = f" ArrayTaskThrottle={job.parallel}" if job.parallel else ""
+    return f" ArrayJobId={job.array} ArrayTaskId={row.task_text}{throttle}"
 
 
-def _absolute(row: SlurmJobRow, path: str) -> str:
-    """The path with the patterns that are known before the job runs."""
-    job = row.job
-    known = {"%j": str(job.summary.id), "%A": str(job.array or job.summary.id), "%x": job.summary.name}
-    known |= {"%a": row.task_text or "4294967294", "%u": job.summary.owner}
-    for pattern, value in known.items():
-        path = path.replace(pattern, value)
-    folder = str(job.description.get("folder") or "")
-    return path if path.startswith("/") or not path else f"{folder.rstrip('/')}/{path}"
+def _memory(job: SlurmJob) -> str:
+    if for_core := job.facts.get("SLURM_MEM_PER_CPU"):
+        return f"MinMemoryCPU={for_core}"
+    return f"MinMemoryNode={memory_text(job)}"
 
 
 def partition_text(client: Client, names: list[str]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,9 +44,17 @@ def read_script(words: list[str], wrap: str | None) -> BatchScript:
     if not words:
         script = BatchScript(sys.stdin.buffer.read(MAX_SCRIPT + 1), "sbatch", "")
     else:
-        script = _read_file(Path(words[0]))
+        script = _read_file(_found(words[0]))
     _check(script)
     return script
+
+
+def _found(word: str) -> Path:
+    """The file of this name here; if there is none, the program of this name in PATH, as in Slurm."""
+    path = Path(word)
+    if "/" not in word and not path.exists():
+        return Path(shutil.which(word) or word)
+    return path
 
 
 def _read_file(path: Path) -> BatchScript:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from pilotage.cli.session import session_of_environment
 from pilotage.cli.slurm.amounts import format_clock
-from pilotage.cli.slurm.columns import TableColumn, parse_letters, parse_names, print_table
+from pilotage.cli.slurm.columns import TableColumn, fixed_columns, parse_letters, parse_names, print_table
 from pilotage.cli.slurm.nodes import PilotHost, hosts_of
 from pilotage.cli.slurm.options import ReadOptions
 from pilotage.cli.slurm.query_options import SINFO_OPTIONS
@@ -16,6 +18,8 @@ from pilotage.cli.slurm.usage import note, show_usage
 from pilotage.core.errors import InvalidInput
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pilotage.wire.sites import PartitionSummary
 
 _SHORT: Final = {"idle": "idle", "mixed": "mix", "allocated": "alloc", "n/a": "n/a"}
@@ -56,6 +60,20 @@ def _nodes(row: NodeRow) -> str:
     return f"{len(row.hosts) - idle}/{idle}/0/{len(row.hosts)}"
 
 
+_SAME: Final = (
+    ("disk", "TMP_DISK", "0", "d"),
+    ("groups", "GROUPS", "all", "g"),
+    ("oversubscribe", "OVERSUBSCRIBE", "NO", "h"),
+    ("timestamp", "TIMESTAMP", "Unknown", "H"),
+    ("prioritytier", "PRIO_TIER", "1", "p"),
+    ("reason", "REASON", "none", "E"),
+    ("root", "ROOT", "no", "r"),
+    ("size", "JOB_SIZE", "1", "s"),
+    ("user", "USER", "Unknown", "u"),
+    ("weight", "WEIGHT", "1", "w"),
+)
+"""Columns that are the same for each row here: name, title, value and letter."""
+_STATES: Final = ("idle", "mixed", "allocated")
 COLUMNS: Final[tuple[TableColumn[NodeRow], ...]] = (
     TableColumn("partition", "PARTITION", _title, "P"),
     TableColumn("partitionname", "PARTITION", lambda row: row.partition.name, "R"),
@@ -73,6 +91,7 @@ COLUMNS: Final[tuple[TableColumn[NodeRow], ...]] = (
     TableColumn("features", "AVAIL_FEATURES", lambda row: "(null)", "f"),
     TableColumn("gres", "GRES", lambda row: "(null)", "G"),
     TableColumn("memory", "MEMORY", lambda row: "0", "m"),
+    *fixed_columns(_SAME),
 )  # fmt: skip
 DEFAULT_FORMAT: Final = "%9P %.5a %.10l %.6D %.6t %N"
 SUMMARY_FORMAT: Final = "%9P %.5a %.10l %.16F %N"
@@ -82,7 +101,7 @@ LONG_FORMAT: Final = "%9P %.5a %.10l %.6D %.11T %N"
 
 def sinfo(words: list[str]) -> int:
     """List partitions and nodes."""
-    read = SINFO_OPTIONS.read(words)
+    read = SINFO_OPTIONS.read_with_variables(words, os.environ, ("format", "Format"))
     values = read.values
     if show_usage(SINFO_OPTIONS, read, "sinfo [OPTIONS]"):
         return 0
@@ -102,14 +121,29 @@ def sinfo(words: list[str]) -> int:
         known = client.partitions()
         hosts = hosts_of(client)
     chosen = words_of(values, "partition")
+    if names := words_of(values, "nodes"):
+        hosts = [host for host in hosts if host.name in names]
+    states = _states(values)
     rows = [
         row
         for partition in known
         if not chosen or partition.name in chosen
         for row in _rows(partition, hosts, read)
+        if not states or row.state in states
     ]
+    if "long" in values and "noheader" not in values:
+        print(time.strftime("%a %b %d %H:%M:%S %Y"))
     print_table(pieces, rows, header="noheader" not in values)
     return 0
+
+
+def _states(values: Mapping[str, str]) -> set[str]:
+    """The states of --states. Those that no host has here, such as `down`, select nothing."""
+    words = [word.lower() for word in words_of(values, "states")]
+    if "all" in words:
+        return set()
+    known = {state for state in _STATES for word in words if state.startswith(word)}
+    return known or set(words)
 
 
 def _rows(partition: PartitionSummary, hosts: list[PilotHost], read: ReadOptions) -> list[NodeRow]:

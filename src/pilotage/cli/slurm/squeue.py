@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import time
 from typing import Final
 
 from pilotage.cli.session import session_of_environment
 from pilotage.cli.slurm.columns import parse_letters, parse_names, print_table
-from pilotage.cli.slurm.job_json import job_document, print_document
+from pilotage.cli.slurm.job_json import print_document, queue_document
 from pilotage.cli.slurm.job_view import SlurmJobs
 from pilotage.cli.slurm.options import ReadOptions
 from pilotage.cli.slurm.query_options import SQUEUE_OPTIONS
@@ -24,7 +25,7 @@ MIN_JOB_AGE: Final = 3600
 
 def squeue(words: list[str]) -> int:
     """List jobs that have not ended, or jobs in the states that are named."""
-    read = SQUEUE_OPTIONS.read(words)
+    read = SQUEUE_OPTIONS.read_with_variables(words, os.environ, ("format", "Format", "json"))
     if show_usage(SQUEUE_OPTIONS, read, "squeue [OPTIONS]"):
         return 0
     for text in SQUEUE_OPTIONS.ignored_notes(read):
@@ -77,8 +78,10 @@ def _sort_key(text: str) -> tuple[float, str]:
 def _print(read: ReadOptions, rows: list[SlurmJobRow]) -> None:
     values = read.values
     if "json" in values:
-        print_document({"jobs": [job_document(row) for row in rows]})
+        print_document({"jobs": [queue_document(row) for row in rows]})
         return
+    if "long" in values and "noheader" not in values:
+        print(time.strftime("%a %b %d %H:%M:%S %Y"))
     if "Format" in values:
         pieces = parse_names(values["Format"], COLUMNS, "--Format")
     else:

@@ -7,8 +7,8 @@ from typing import Final
 
 from pilotage.cli.slurm.amounts import format_clock, format_moment
 from pilotage.cli.slurm.batch_job import COMMAND_VARIABLE
-from pilotage.cli.slurm.columns import TableColumn
-from pilotage.cli.slurm.job_view import CONDITIONS, SlurmJob, users_group
+from pilotage.cli.slurm.columns import TableColumn, fixed_columns
+from pilotage.cli.slurm.job_view import CLUSTER, CONDITIONS, SlurmJob, users_group
 from pilotage.cli.slurm.rows import SlurmJobRow
 from pilotage.cli.slurm.states import PENDING
 
@@ -16,6 +16,8 @@ NOBODY: Final = 65_534
 DEFAULT_FORMAT: Final = "%.18i %.9P %.8j %.8u %.2t %.10M %.6D %R"
 LONG_FORMAT: Final = "%.18i %.9P %.8j %.8u %.8T %.10M %.9l %.6D %R"
 _NONE: Final = "(null)"
+_NO_TASK: Final = "4294967294"
+"""The number of a task in a name of a file that stands for several tasks, or for none."""
 
 
 def user_id(name: str) -> int:
@@ -31,10 +33,17 @@ def short_host(job: SlurmJob) -> str:
 
 
 def dependency_text(job: SlurmJob) -> str:
-    """The conditions of a pending job, in the words of --dependency."""
+    """The open conditions of a pending job, in the words of squeue."""
+    if job.state is not PENDING:
+        return ""
     kinds = dict(zip(CONDITIONS, ("afterany", "afterok", "afternotok", "aftercorr"), strict=True))
-    parts = [f"{kinds[name]}:{parent}" for name in CONDITIONS for parent in job.description.get(name) or ()]
-    return ",".join(parts) if job.state is PENDING else ""
+    listed = [
+        (kinds[name], number)
+        for name in CONDITIONS
+        for parent in job.description.get(name) or ()
+        if (number := job.book.open_parent(str(parent)))
+    ]
+    return ",".join(f"{kind}:{number}(unfulfilled)" for kind, number in listed)
 
 
 def limit_text(job: SlurmJob) -> str:
@@ -47,6 +56,24 @@ def memory_text(job: SlurmJob) -> str:
     while size and size % 1024 == 0 and len(units) > 1:
         size, units = size // 1024, units[1:]
     return f"{size}{units[0]}" if size else "0"
+
+
+def file_path(row: SlurmJobRow, field: str) -> str:
+    """The path of an output, with the patterns that are known before the job runs."""
+    job = row.job
+    task = _NO_TASK if row.tasks or job.task is None else str(job.task)
+    known = {"%j": str(job.summary.id), "%A": str(job.array or job.summary.id), "%x": job.summary.name}
+    known |= {"%a": task, "%u": job.summary.owner}
+    path = str(job.description.get(field) or job.description.get("stdout_file") or "")
+    for pattern, value in known.items():
+        path = path.replace(pattern, value)
+    folder = str(job.description.get("folder") or "")
+    return path if path.startswith("/") or not path else f"{folder.rstrip('/')}/{path}"
+
+
+def resources_text(job: SlurmJob) -> str:
+    memory = f",mem={memory_text(job)}" if job.memory else ""
+    return f"cpu={job.cpus}{memory},node=1,billing={job.cpus}"
 
 
 def expected_end(job: SlurmJob) -> float | None:
@@ -72,6 +99,29 @@ def _exit(row: SlurmJobRow) -> str:
     return str(signal or code * 256)
 
 
+def _eligible(row: SlurmJobRow) -> str:
+    return format_moment(None if row.job.waits_for_user else row.job.summary.submitted, "N/A")
+
+
+_SAME: Final = (
+    ("tres-per-node", "TRES_PER_NODE", "N/A", "b"),
+    ("oversubscribe", "OVER_SUBSCRIBE", "OK", "h"),
+    ("socketspernode", "SOCKETS_PER_NODE", "*", "H"),
+    ("corespersocket", "CORES_PER_SOCKET", "*", "I"),
+    ("threadspercore", "THREADS_PER_CORE", "*", "J"),
+    ("reqnodes", "REQ_NODES", "", "n"),
+    ("contiguous", "CONTIGUOUS", "0", "O"),
+    ("selectjobinfo", "SELECT_JOBINFO", "", "s"),
+    ("reservation", "RESERVATION", _NONE, "v"),
+    ("wckey", "WCKEY", _NONE, "w"),
+    ("licenses", "LICENSES", _NONE, "W"),
+    ("exc_nodes", "EXC_NODES", "", "x"),
+    ("corespec", "CORE_SPEC", "N/A", "X"),
+    ("nice", "NICE", "0", "y"),
+    ("schednodes", "SCHEDNODES", _NONE, "Y"),
+    ("sct", "S:C:T", "*:*:*", "z"),
+)
+"""Columns that are the same for each job here: name, title, value and letter."""
 COLUMNS: Final[tuple[TableColumn[SlurmJobRow], ...]] = (
     TableColumn("jobarrayid", "JOBID", lambda row: row.number, "i"),
     TableColumn("jobid", "JOBID", lambda row: str(row.job.summary.id), "A"),
@@ -108,8 +158,14 @@ COLUMNS: Final[tuple[TableColumn[SlurmJobRow], ...]] = (
     TableColumn("workdir", "WORK_DIR", lambda row: row.job.description.get("folder") or _NONE, "Z"),
     TableColumn("command", "COMMAND", lambda row: row.job.facts.get(COMMAND_VARIABLE, _NONE), "o"),
     TableColumn("comment", "COMMENT", lambda row: row.job.facts.get("SLURM_JOB_COMMENT", _NONE), "k"),
-    TableColumn("stdout", "STDOUT", lambda row: row.job.description.get("stdout_file") or _NONE),
-    TableColumn("stderr", "STDERR", lambda row: row.job.description.get("stderr_file") or _NONE),
+    TableColumn("stdin", "STDIN", lambda row: "/dev/null"),
+    TableColumn("stdout", "STDOUT", lambda row: file_path(row, "stdout_file")),
+    TableColumn("stderr", "STDERR", lambda row: file_path(row, "stderr_file")),
     TableColumn("exit_code", "EXIT_CODE", _exit),
     TableColumn("restartcnt", "RESTART_CNT", lambda row: str(max(0, row.job.summary.attempt - 1))),
+    TableColumn("groupid", "GROUP", lambda row: row.job.facts.get("SLURM_JOB_GID", str(NOBODY)), "G"),
+    TableColumn("eligibletime", "ELIGIBLE_TIME", _eligible),
+    TableColumn("mintmpdisk", "MIN_TMP_DISK", lambda row: str(row.job.description.get("disk") or 0), "d"),
+    TableColumn("cluster", "CLUSTER", lambda row: CLUSTER),
+    *fixed_columns(_SAME),
 )  # fmt: skip

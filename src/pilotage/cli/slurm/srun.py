@@ -13,6 +13,7 @@ from pilotage.cli.slurm.batch_job import make_batch_job
 from pilotage.cli.slurm.job_numbers import parse_number
 from pilotage.cli.slurm.job_view import SlurmJobs
 from pilotage.cli.slurm.options import ReadOptions
+from pilotage.cli.slurm.resources import task_count
 from pilotage.cli.slurm.sbatch import exit_status, prepared_job
 from pilotage.cli.slurm.script import BatchScript
 from pilotage.cli.slurm.srun_options import SRUN_OPTIONS
@@ -28,6 +29,35 @@ if ! command -v {name} > /dev/null; then
 fi
 exec {command}
 """
+_TASKS: Final = """\
+#!/bin/sh
+if ! command -v {name} > /dev/null; then
+  echo "srun: error: execve(): "{name}": No such file or directory" >&2
+  exit {code}
+fi
+export SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS={count} SLURM_PROCID SLURM_LOCALID
+SLURM_PROCID=0
+started=
+while [ $SLURM_PROCID -lt {count} ]; do
+  SLURM_LOCALID=$SLURM_PROCID
+  {command} &
+  started="$started $!"
+  SLURM_PROCID=$((SLURM_PROCID + 1))
+done
+task=0
+highest=0
+for process in $started; do
+  wait $process
+  code=$?
+  if [ $code -ne 0 ]; then
+    echo "srun: error: $SLURMD_NODENAME: task $task: Exited with exit code $code" >&2
+  fi
+  [ $code -le $highest ] || highest=$code
+  task=$((task + 1))
+done
+exit $highest
+"""
+"""The script of several tasks. It needs no srun on the node, and tells the failure of each task itself."""
 
 
 def srun(words: list[str]) -> int:
@@ -50,7 +80,8 @@ def _as_job(read: ReadOptions) -> int:
     if "quiet" not in values:
         for text in SRUN_OPTIONS.ignored_notes(read):
             note("srun", text)
-    script = _script(read.rest)
+    tasks = task_count(values)
+    script = _script(read.rest, tasks)
     with session_of_environment().client(patience=LONG_PATIENCE) as client:
         book = SlurmJobs(client)
         job = make_batch_job(
@@ -58,6 +89,7 @@ def _as_job(read: ReadOptions) -> int:
             script,
             [],
             parent=lambda number: book.parent(parse_number(number)),
+            namesakes=book.namesakes,
             partitions=book.partitions,
         )
         # Its output comes through the server, to this terminal.
@@ -78,11 +110,12 @@ def _as_job(read: ReadOptions) -> int:
         if listed.state.name != "COMPLETED" and not code and not signal:
             note("srun", f"error: job {number}: {listed.state.name}: {listed.summary.reason}")
             return 1
-        if "quiet" not in values:
+        if "quiet" not in values and tasks == 1:
             report_ends([(code, signal)], listed.summary.hostname.partition(".")[0])
         return exit_status(code, signal)
 
 
-def _script(command: list[str]) -> BatchScript:
-    text = _COMMAND.format(name=shlex.quote(command[0]), command=shlex.join(command), code=NOT_FOUND)
+def _script(command: list[str], tasks: int) -> BatchScript:
+    form = _COMMAND if tasks == 1 else _TASKS
+    text = form.format(name=shlex.quote(command[0]), command=shlex.join(command), code=NOT_FOUND, count=tasks)
     return BatchScript(text.encode(), os.path.basename(command[0]), "")

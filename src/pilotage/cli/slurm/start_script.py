@@ -44,6 +44,9 @@ export SLURM_TASKS_PER_NODE="$SLURM_NTASKS" SLURM_TASK_PID="$$" SLURM_GTIDS=0
 export SLURM_RESTART_COUNT=$(expr "$PILOTAGE_EPOCH" - 1)
 [ "$SLURM_RESTART_COUNT" -gt 0 ] || unset SLURM_RESTART_COUNT
 export SLURM_CLUSTER_NAME=pilotage ENVIRONMENT=BATCH
+[ -n "$USER" ] || USER=$(id -un)
+[ -n "$LOGNAME" ] || LOGNAME=$USER
+export USER LOGNAME
 """
 
 
@@ -68,6 +71,16 @@ def start_arguments(start: str, script: bytes) -> list[str]:
         "slurm_start",
         *(text[place : place + _PIECE] for place in range(0, len(text), _PIECE)),
     ]
+
+
+def packed_script(arguments: Sequence[str]) -> bytes | None:
+    """The batch script in arguments that `start_arguments` made; None: they are others."""
+    if tuple(arguments[:2]) != ("-c", _BOOT):
+        return None
+    packed = io.BytesIO(base64.b64decode("".join(arguments[3:])))
+    with tarfile.open(fileobj=packed, mode="r:gz") as archive:
+        file = archive.extractfile("slurm_script")
+        return file.read() if file is not None else None
 
 
 def start_text(

@@ -17,7 +17,7 @@ POOL = Partitions([PartitionSummary("all", True, [], ["*"], "up", 0.0)])
 def described(**values: str) -> tuple[dict[str, Any], list[str]]:
     script = BatchScript(b"#!/bin/sh\n", "job.sh", "job.sh")
     given = {name.replace("_", "-"): value for name, value in values.items()}
-    job = make_batch_job(given, script, [], parent=str, partitions=POOL)
+    job = make_batch_job(given, script, [], parent=str, namesakes=lambda name: [], partitions=POOL)
     return {name: value for name, value in job.description.items() if name.startswith("mail")}, job.notes
 
 
