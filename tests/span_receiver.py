@@ -24,6 +24,7 @@ class ReceivedSpan:
     end: int
     attributes: dict[str, Any]
     failed: bool
+    error: str
 
 
 @dataclass
@@ -57,6 +58,7 @@ class SpanReceiver:
                             span.end_time_unix_nano,
                             values,
                             span.status.code == span.status.STATUS_CODE_ERROR,
+                            span.status.message,
                         )
                     )
 

@@ -123,7 +123,7 @@ def test_memory_is_bounded_and_lost_files_are_told(tmp_path: Path, monkeypatch: 
         with (tmp_path / name).open("wb") as file:
             os.truncate(file.fileno(), 10 if name == "small" else large)
     outputs = [OutputFile(name, 1) for name in ("gone", "large", "shrinks", "small")]
-    facts = JobFacts(7, 1, None, 1, 1, 0, "Done", None, "{}", "[]", "[]", 7, 1, "alice", "physics")
+    facts = JobFacts(7, 1, None, 1, 1, 0, "Done", None, "{}", "[]", "[]", 7, 1, "alice", "physics", None)
     one = output_archive._Job(7, facts, {}, outputs, [])
     monkeypatch.setattr(OutputArchive, "_ids", lambda self, after: [7] if after < 7 else [])
     monkeypatch.setattr(OutputArchive, "_load", lambda self, ids: [one])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -10,6 +12,7 @@ import httpx
 import pytest
 
 from pilotage.core.trace_context import TraceContext, read_traceparent
+from pilotage.wire.requests import RequestClone
 from tests.deadlines import PATIENCE
 from tests.instance import Instance, until
 from tests.span_receiver import ReceivedSpan, SpanReceiver, span_receiver
@@ -49,6 +52,28 @@ def attempts_of(receiver: SpanReceiver, trace: str, count: int = 1) -> list[Rece
     return until(found, what="the spans of the attempts")
 
 
+def of_job(receiver: SpanReceiver, name: str, job: int, count: int = 1) -> list[ReceivedSpan]:
+    """The spans of this name that tell of a job, the earliest first."""
+
+    def found() -> list[ReceivedSpan]:
+        spans = [span for span in receiver.named(name) if span.attributes.get("pilotage.job") == job]
+        return sorted(spans, key=lambda span: span.begin) if len(spans) >= count else []
+
+    spans = until(found, what=f"the span {name!r} of job {job}")
+    assert len(spans) == count
+    return spans
+
+
+def of_request(receiver: SpanReceiver, name: str, request: int, least: int = 1) -> list[ReceivedSpan]:
+    """The spans of this name that tell of a request."""
+
+    def found() -> list[ReceivedSpan]:
+        spans = [span for span in receiver.named(name) if span.attributes.get("pilotage.request") == request]
+        return spans if len(spans) >= least else []
+
+    return until(found, what=f"the span {name!r} of request {request}")
+
+
 def test_a_submission_is_one_trace(
     instance: Instance, receiver: SpanReceiver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -68,7 +93,11 @@ def test_a_submission_is_one_trace(
     assert (request.parent, request.service) == (command_span.id, "pilotage")
     assert request.attributes["http.response.status_code"] == 200
     within = [span for span in receiver.spans if span.parent == request.id]
-    assert {"transaction", "create jobs", "attempt"} <= {span.name for span in within}
+    assert {"transaction", "create jobs"} <= {span.name for span in within}
+    [whole] = of_job(receiver, "job", job)
+    assert (whole.parent, whole.trace, attempt.parent) == (request.id, trace, whole.id)
+    assert whole.begin <= attempt.begin
+    assert (whole.attributes["pilotage.state"], whole.failed) == ("Done", False)
     assert attempt.attributes["pilotage.job"] == job
     assert attempt.attributes["pilotage.state"] == "Done"
     assert not attempt.failed
@@ -97,7 +126,9 @@ def test_a_program_continues_its_own_trace_and_a_repeated_submission_is_the_same
     assert client.submit({"executable": "/bin/false"}, key="again").first == first.first
     [attempt] = attempts_of(receiver, own.trace)
     assert attempt.failed
-    assert attempt.attributes["pilotage.exit_code"] == 1
+    assert (attempt.attributes["pilotage.exit_code"], attempt.error) == (1, "payload")
+    [whole] = of_job(receiver, "job", first.first)
+    assert (whole.error, attempt.parent) == ("Failed", whole.id)
     [request] = [span for span in receiver.named("POST /v1/submissions") if span.trace == own.trace]
     assert request.parent == own.span
     # A trace that its maker does not keep is passed on, and not recorded.
@@ -109,6 +140,111 @@ def test_a_program_continues_its_own_trace_and_a_repeated_submission_is_the_same
     assert told is not None
     assert (told.trace, told.sampled) == (unsampled.trace, False)
     assert not [span for span in receiver.spans if span.trace == unsampled.trace]
+
+
+def test_a_request_is_one_trace_over_pieces_jobs_and_attempts(
+    instance: Instance, receiver: SpanReceiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = TraceContext("1a" * 16, "2b" * 8)
+    client = instance.client()
+    monkeypatch.setenv("TRACEPARENT", own.header)
+    wanted = {
+        "name": "traced",
+        "team": "home",
+        "events": 30,
+        "program": {"executable": "/bin/true"},
+        "splitting": {"algorithm": "EventBased", "events_per_job": 10},
+    }
+    number = client.submit_request(wanted, key="traced").request.id
+    other = TraceContext("3c" * 16, "4d" * 8)
+    monkeypatch.setenv("TRACEPARENT", other.header)
+    assert client.submit_request(wanted, key="traced").request.id == number, "its trace is no difference"
+    monkeypatch.delenv("TRACEPARENT")
+    until(lambda: client.request(number).request.state == "completed", what="the end of the request")
+
+    [whole] = of_request(receiver, "request", number)
+    [call] = [span for span in receiver.named("POST /v1/requests") if span.trace == own.trace]
+    assert (call.parent, whole.parent) == (own.span, call.id)
+    pieces = of_request(receiver, "piece", number)
+    assert {(piece.parent, piece.attributes["pilotage.state"]) for piece in pieces} == {(whole.id, "Done")}
+    jobs = of_request(receiver, "job", number, 3)
+    assert {job.parent for job in jobs} <= {piece.id for piece in pieces}
+    attempts = of_request(receiver, "attempt", number, 3)
+    assert {attempt.parent for attempt in attempts} == {job.id for job in jobs}
+    spans = [whole, *pieces, *jobs, *attempts]
+    assert {(span.trace, span.failed) for span in spans} == {(own.trace, False)}
+    by_id = {span.id: span for span in spans}
+    inner = [span for span in spans if span is not whole]
+    assert all(by_id[span.parent].begin <= span.begin for span in inner)
+    # A clone has a trace of its own.
+    copy = client.clone_request(number, RequestClone(name="traced-again")).id
+    until(lambda: client.request(copy).request.state == "completed", what="the end of the clone")
+    [again] = of_request(receiver, "request", copy)
+    assert again.trace != own.trace
+
+
+def test_a_request_that_is_aborted_says_why(instance: Instance, receiver: SpanReceiver) -> None:
+    client = instance.client()
+    wanted = {
+        "name": "unwanted",
+        "team": "nobody",
+        "events": 20,
+        "program": {"executable": "/bin/true"},
+        "splitting": {"algorithm": "EventBased", "events_per_job": 10},
+    }
+    number = client.submit_request(wanted).request.id
+    until(lambda: list(client.request_elements(number)), what="its pieces")
+    client.abort_request(number, reason="no need")
+
+    [whole] = of_request(receiver, "request", number)
+    assert (whole.error, whole.attributes["pilotage.reason"]) == ("aborted", "no need")
+    pieces = of_request(receiver, "piece", number)
+    assert {(piece.parent, piece.error) for piece in pieces} == {(whole.id, "Canceled")}
+
+
+def test_killed_jobs_end_their_spans_with_the_reason(instance: Instance, receiver: SpanReceiver) -> None:
+    client = instance.client()
+    job = client.submit({"executable": "/bin/sleep", "arguments": ["100000"]}).first
+    instance.reaches(job, "Running")
+    client.kill(job, reason="a wrong input")
+    [attempt] = of_job(receiver, "attempt", job)
+    [whole] = of_job(receiver, "job", job)
+    assert (attempt.error, attempt.attributes["pilotage.reason"]) == ("killed", "a wrong input")
+    assert (whole.error, whole.attributes["pilotage.reason"]) == ("Killed", "a wrong input")
+    assert (attempt.parent, attempt.trace, attempt.end) == (whole.id, whole.trace, whole.end)
+    assert attempt.begin < attempt.end
+    stages = [span for span in receiver.spans if span.parent == attempt.id]
+    assert {stage.name for stage in stages} == {"wait", "match"}
+    # It is tried again, which is a further span of the same trace.
+    client.reschedule(job)
+    instance.reaches(job, "Running")
+    client.kill(job, reason="again")
+    first, second = of_job(receiver, "job", job, 2)
+    assert (first.id, second.trace, second.parent) == (whole.id, whole.trace, whole.parent)
+    assert second.begin >= first.end
+    assert of_job(receiver, "attempt", job, 2)[1].parent == second.id
+    # A job that no pilot has had ends its span, too.
+    waiting = client.submit({"executable": "/bin/true", "memory": 10**9}).first
+    client.kill(waiting, reason="too large")
+    [whole] = of_job(receiver, "job", waiting)
+    assert (whole.error, whole.attributes["pilotage.reason"]) == ("Killed", "too large")
+    assert not [span for span in receiver.named("attempt") if span.attributes["pilotage.job"] == waiting]
+
+
+def test_a_lost_attempt_ends_its_span(instance: Instance, receiver: SpanReceiver, tmp_path: Path) -> None:
+    script = f"test -e {tmp_path}/second && exit 0; touch {tmp_path}/second; sleep 100000"
+    client = instance.client()
+    job = client.submit({"executable": "/bin/sh", "arguments": ["-c", script]}).first
+    until((tmp_path / "second").exists, what="the first attempt")
+    for pid in instance.pilot_pids():
+        os.kill(pid, signal.SIGKILL)
+    instance.reaches(job, "Done")
+    lost, done = of_job(receiver, "attempt", job, 2)
+    [whole] = of_job(receiver, "job", job)
+    assert (lost.error, done.error, whole.error) == ("lease-over", "", "")
+    assert "pilot" in lost.attributes["pilotage.reason"]
+    assert {lost.parent, done.parent} == {whole.id}
+    assert (whole.begin, whole.end) == (lost.begin, max(whole.end, done.begin))
 
 
 def test_a_server_that_is_recorded_makes_no_spans(receiver: SpanReceiver, tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from pilotage.server.prospects import Prospects
 from pilotage.server.server_address import ServerAddress
 from pilotage.server.session_file import SessionFile
 from pilotage.server.signals import Stop, Wake
+from pilotage.server.spans.traces import Traces
 from pilotage.server.storage_clients import StorageClients
 from pilotage.server.submission_gate import SubmissionGate
 from pilotage.server.submit_pools import SubmitPools
@@ -90,6 +91,7 @@ class Telemetry:
 
     tracer: Tracer
     collector: Collector
+    traces: Traces = field(default_factory=Traces)
 
 
 @dataclass(frozen=True, slots=True)

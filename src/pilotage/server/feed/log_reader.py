@@ -106,7 +106,8 @@ class LogReader:
         self, read: Read, row: LogRow, entries: list[tuple[int, tuple[int, int]]]
     ) -> list[FeedRow]:
         [(entry, (request, _))] = entries
-        if not row.new:
+        # Other events tell the states of pieces.
+        if row.kind not in ("submit", "state"):
             return []
         await self._learn(read, "requests", [request])
         if request not in self.owners:

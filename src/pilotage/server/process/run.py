@@ -18,7 +18,7 @@ from pilotage.core.errors import InvalidInput
 from pilotage.outside.batch.script import pilot_program
 from pilotage.outside.batch.ssh.connections import CONNECTIONS, SshConnections
 from pilotage.outside.sandbox.directory import DirectorySandbox
-from pilotage.server.context import Context, Disk, DutyState, PilotService, Telemetry, Tokens, WorkIntake
+from pilotage.server.context import Context, Disk, DutyState, PilotService, Tokens, WorkIntake
 from pilotage.server.disk_space import DiskSpace, Reserve
 from pilotage.server.duties.addresses import AddressDuty
 from pilotage.server.duties.batch_clients import OwnBatchClients, outer_environment
@@ -39,6 +39,7 @@ from pilotage.server.process.policy_at_start import announce_policy, read_policy
 from pilotage.server.process.rim import RealRim, Rim
 from pilotage.server.process.schedule import DUTIES, DutySchedule
 from pilotage.server.process.settings import Settings
+from pilotage.server.process.telemetry import open_telemetry, span_duties
 from pilotage.server.server_address import ServerAddress
 from pilotage.server.session_file import SessionFile
 from pilotage.server.tokens import Issuer, fingerprint, signing_key
@@ -54,8 +55,6 @@ from pilotage.store.engine.connection import WriterConnection
 from pilotage.store.tables import instance
 from pilotage.store.writer.transaction import Transaction
 from pilotage.store.writer.writer import Writer
-from pilotage.telemetry.collector import open_collector
-from pilotage.telemetry.tracer import Tracer
 from pilotage.wire.server_trust import CERTIFICATES_HEADER, SERVERS_HEADER
 
 if TYPE_CHECKING:
@@ -153,10 +152,7 @@ class _Server:
         self._notifications = None if rim.inline else settings.home.database.notifications()
         kind = Writer if self._counters is None else FencedWriter
         self._writer = kind(connection, commits_inline=rim.inline)
-        self._telemetry: Telemetry | None = None
-        if settings.collector:
-            collector = open_collector(settings.collector, "pilotage")
-            self._telemetry = Telemetry(Tracer(collector, rim.clock, rim.secrets), collector)
+        self._telemetry = open_telemetry(settings.collector, rim.clock, rim.secrets)
         self._clock = rim.clock if self._counters is None else rim.database_clock(self._readers)
 
     async def run(self) -> None:
@@ -313,10 +309,14 @@ class _Server:
         for name in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(name, context.stop.set)
         peers, duty_leases = context.pool.peers, None
+        spans = await span_duties(context)
         if peers.shared:
+            names = (*DUTIES, *(duty.lease for duty in spans))
             duty_leases = DutyLeases(
-                self._writer, peers.server, DUTIES, clock=context.clock, monotonic=context.monotonic
+                self._writer, peers.server, names, clock=context.clock, monotonic=context.monotonic
             )
+            for duty in spans:
+                duty_leases.on_acquired[duty.lease] = duty.begin
         # Leases are extended by an outage before the first pilot or duty can see an expired one.
         leases = LeaseDuty(context, duty_leases)
         await leases.cycle()
@@ -339,7 +339,9 @@ class _Server:
             running.append(every(context, AddressDuty(context, publish)))
         running += self._tls_duties(context)
         clients = OwnBatchClients(context, front.open_files)
-        schedule = DutySchedule(self._settings, context, duty_leases, self._notifications, clients)
+        schedule = DutySchedule(
+            self._settings, context, duty_leases, self._notifications, clients, further=spans
+        )
         await asyncio.gather(*running, self._load_and_run_duties(context, schedule, application))
         await schedule.stop_pilots()
         await schedule.close()

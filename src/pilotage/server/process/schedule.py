@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING
 
 from pilotage.server.context import Context
@@ -82,14 +82,19 @@ class DutySchedule:
         notifications: Notifications | None,
         clients: BatchClients,
         least_period: Callable[[Duty], float] = no_least_period,
+        further: Sequence[Duty] = (),
     ) -> None:
-        """`duty_leases`: None for a single server. `least_period`: seconds between two cycles of a duty, at least."""
+        """`duty_leases`: None for a single server. `least_period`: seconds between two cycles of a duty, at least.
+
+        `further`: duties that this server has by option.
+        """
         self._settings = settings
         self._context = context
         self._duty_leases = duty_leases
         self._notifications = notifications
         self._clients = clients
         self._least_period = least_period
+        self._further = further
         self._local_ces = LocalCesDuty(context, self._local_ce)
         self._batch_ces = BatchCesDuty(context, self._batch_ce)
         # A CE is described by the server that submits to it: others may not reach its batch system.
@@ -154,6 +159,7 @@ class DutySchedule:
             run(PropagationDuty(context)),
             run(MailDuty(context)),
             run(FeedDuty(context), context.duties.feed.wanted),
+            *map(run, self._further),
         ]
 
     def _peer_duties(self, leases: DutyLeases) -> list[Coroutine[None, None, None]]:

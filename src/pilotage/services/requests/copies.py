@@ -15,6 +15,7 @@ from pilotage.core.requests.parser import NAME
 from pilotage.core.requests.specification import MAX_PRIORITY, Program, Specification
 from pilotage.core.requests.states import SUCCESSFUL, RequestState
 from pilotage.core.requests.step_changes import NO_STEP_CHANGES, StepChanges
+from pilotage.core.requests.trace import with_trace_of_request
 from pilotage.services.requests.rights import Actor, request_to_change, seen_request
 from pilotage.services.requests.submission import PreparedRequest, submit, with_uploads
 from pilotage.services.workqueue.resubmission import check_parts, lock_chain, store_parts
@@ -43,12 +44,13 @@ def clone(
     steps: StepChanges = NO_STEP_CHANGES,
     inputs: Sequence[UploadedInput] = (),
     key: str,
+    trace: str = "",
     now: float,
 ) -> RequestRow:
     """Submit a request again, with its present priority, team and lists of sites, and with `changes`.
 
     Its output data sets get new names. Its programs have the files that were sent with the earlier request;
-    `inputs` replace the files with their names; `steps` are other splittings and resources.
+    `inputs` replace the files with their names; `steps` are other splittings and resources. Its jobs continue `trace`.
     """
     row = seen_request(tx.connection, actor, number)
     specification = replace(_present(row), resubmits=())
@@ -61,6 +63,7 @@ def clone(
     changed = _with_changes(replace(specification, steps=with_new_names, log_collect=logs), changes)
     owner = _owner_for(actor, row)
     changed = _with_inputs(policy, tx.connection, steps.apply(changed), inputs, owner)
+    changed = with_trace_of_request(changed, trace)
     return submit(policy, tx, PreparedRequest(changed, owner, key, row.id), now)
 
 
@@ -84,6 +87,7 @@ def resubmit(
     steps: StepChanges = NO_STEP_CHANGES,
     inputs: Sequence[UploadedInput] = (),
     key: str,
+    trace: str = "",
     now: float,
 ) -> Resubmitted:
     """A new request of exactly the failed parts of an ended one that no other resubmission has.
@@ -107,6 +111,7 @@ def resubmit(
     present = _present(row)
     specification = replace(present, resubmits=(*present.resubmits, row.id), open_for=0)
     specification = _with_inputs(policy, connection, steps.apply(specification), inputs, owner)
+    specification = with_trace_of_request(specification, trace)
     new = submit(policy, tx, PreparedRequest(specification, owner, key, row.id, root=root), now)
     store_parts(tx, new, parts, now)
     left_out = tuple(sorted(parts.left_out.items()))

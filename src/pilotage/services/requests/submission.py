@@ -14,6 +14,7 @@ from pilotage.core.requests.json_format import specification_to_text, splitting_
 from pilotage.core.requests.plan import PlannedStep, plan_steps
 from pilotage.core.requests.specification import Program, Specification, Step, UploadedFile
 from pilotage.core.requests.states import UNFINISHED, RequestState
+from pilotage.core.requests.trace import is_same_request
 from pilotage.services.catalogue.following import catalogue_of
 from pilotage.services.catalogue.outputs import create_output
 from pilotage.services.catalogue.registering import output_catalogue
@@ -233,7 +234,7 @@ def submit(policy: Policy, tx: Transaction, prepared: PreparedRequest, now: floa
     connection = tx.connection
     known = requests.by_key(connection, prepared.actor.user, prepared.key) if prepared.key else None
     if known is not None:
-        if known.specification != prepared.text:
+        if not is_same_request(known.specification, prepared.text):
             raise Conflict(
                 f"the key {prepared.key} belongs to another request ({known.id})",
                 hint="a key identifies one request: use another key, or none",

@@ -36,8 +36,14 @@ class ElementMoves:
 
     def record(self, row: ElementRow, state: ElementState, reason: str = "") -> None:
         """Check a move that the caller stores by itself, and record its event."""
-        ELEMENT_STATES.check(row.state, state)
-        self._events.setdefault((row.request_id, row.state, state, reason), []).append(row.id)
+        self.record_of(row.request_id, row.id, row.state, state, reason)
+
+    def record_of(
+        self, request: int, element: int, old: ElementState, new: ElementState, reason: str
+    ) -> None:
+        """As `record`, without the row of the element."""
+        ELEMENT_STATES.check(old, new)
+        self._events.setdefault((request, old, new, reason), []).append(element)
 
     def save(self, connection: Connection) -> None:
         if self._moves:

@@ -7,11 +7,13 @@ from math import ceil
 from typing import NamedTuple
 
 from pilotage.core.jobs.description import JobDescription
+from pilotage.core.jobs.trace import with_trace
 from pilotage.core.policy.model import Matching
 from pilotage.core.queues.identity import cpu_bucket, size_bucket, wall_bucket
-from pilotage.core.requests.json_format import stored_steps
+from pilotage.core.requests.json_format import specification_from_text, stored_steps
 from pilotage.core.requests.retries import FailureClass, PauseRule, RetryRules
 from pilotage.core.requests.specification import Retry
+from pilotage.core.requests.trace import trace_of_request
 from pilotage.core.splitting.algorithm import KILOBYTE, Algorithm, Estimate
 from pilotage.services.pool.lru_cache import LruCache
 from pilotage.services.pool.state import Pool
@@ -60,6 +62,7 @@ class ProgramCache:
             row = requests.by_id(connection, request)
             if row is None:
                 return None
+            trace = trace_of_request(specification_from_text(row.specification))
             for planned in stored_steps(row.specification, request):
                 description, inputs = JobDescription(executable=planned.action or "true"), tuple[Input, ...]()
                 if planned.program is not None:
@@ -75,6 +78,8 @@ class ProgramCache:
                     job_type=planned.type,
                     retries=0,
                 )
+                if planned.program is None and trace is not None:
+                    own = with_trace(own, trace.header)
                 given = dict(planned.splitting.parameters)
                 self._programs[request, planned.position] = StepProgram(
                     *(row.owner, row.group, own, inputs, planned.retry),

@@ -14,8 +14,9 @@ from pilotage.core.plurals import plural
 from pilotage.core.requests.retries import INPUT_FAILURE, FailedTry, RetryRules, after_failed_try
 from pilotage.core.requests.states import RequestState
 from pilotage.core.workqueue.roll_up import ENDED, ROLLED, next_states, state_of_element, state_of_job
-from pilotage.core.workqueue.states import ELEMENT_JOB_STATES, ELEMENT_STATES, ElementJobState, ElementState
+from pilotage.core.workqueue.states import ELEMENT_JOB_STATES, ElementJobState, ElementState
 from pilotage.services.catalogue.outputs import close_output
+from pilotage.services.workqueue.moves import ElementMoves
 from pilotage.services.workqueue.programs import ProgramCache, retry_rules
 from pilotage.services.workqueue.state import WorkQueue
 from pilotage.store.engine.connection import Connection
@@ -154,7 +155,8 @@ def end_elements(connection: Connection, elements: Sequence[int], now: float) ->
     """End the elements among these whose jobs have all ended. Returns their requests, to be advanced."""
     if not elements:
         return set()
-    ended: list[tuple[ElementProgress, ElementState]] = []
+    ended: list[EndedElement] = []
+    moves, touched = ElementMoves(now, ACTOR), set()
     for element in element_progress.by_ids(connection, elements):
         state = state_of_element(
             element.state,
@@ -164,12 +166,13 @@ def end_elements(connection: Connection, elements: Sequence[int], now: float) ->
             canceled=element.canceled,
         )
         if state is not None:
-            ELEMENT_STATES.check(element.state, state)
-            ended.append((element, state))
-    element_progress.save_ended(
-        connection, [EndedElement(state, now, _reason(element), element.id) for element, state in ended]
-    )
-    return {element.request for element, _ in ended}
+            reason = _reason(element)
+            moves.record_of(element.request, element.id, element.state, state, reason)
+            ended.append(EndedElement(state, now, reason, element.id))
+            touched.add(element.request)
+    element_progress.save_ended(connection, ended)
+    moves.save(connection)
+    return touched
 
 
 def _reason(element: ElementProgress) -> str:

@@ -61,13 +61,14 @@ class LogRow(NamedTuple):
     log: LogPosition
     at: float
     kind: str
+    old: str
     new: str
     detail: str
     jobs: str
 
 
-_EVENTS = ("events", "xid, id, at, kind, new, detail, jobs")
-_REQUEST_EVENTS = ("request_events", "xid, id, at, 'request', new, '', '[[' || request_id || ',0]]'")
+_EVENTS = ("events", "xid, id, at, kind, old, new, detail, jobs")
+_REQUEST_EVENTS = ("request_events", "xid, id, at, kind, old, new, detail, '[[' || request_id || ',0]]'")
 
 
 def newest(connection: Connection, *, of_requests: bool = False) -> LogPosition:

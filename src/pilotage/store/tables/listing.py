@@ -109,12 +109,15 @@ class JobFacts(NamedTuple):
     job_count: int
     owner: str
     group: str
+    request: int | None
+    """The request that the job works for; None: it is a user's."""
 
 
 _OF_SUBMISSION = {
     **{name: f"s.{name}" for name in ("description", "inputs", "names", "first_job", "owner")},
     "job_count": "coalesce(s.expected, s.count) AS job_count",
     "group": "s.grp",
+    "request": "s.request_id",
 }
 _JOB_FACTS = columns(JobFacts, "j.", **_OF_SUBMISSION)
 _HISTORY_FACTS = columns(JobFacts, "j.", pilot_id="NULL AS pilot_id", **_OF_SUBMISSION)

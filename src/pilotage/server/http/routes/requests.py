@@ -13,6 +13,7 @@ from pilotage.core.errors import InvalidInput
 from pilotage.core.requests.parser import parse_mapping
 from pilotage.core.requests.plan import plan_steps
 from pilotage.core.requests.step_changes import StepChanges
+from pilotage.core.requests.trace import with_trace_of_request
 from pilotage.server.context import Context
 from pilotage.server.http.auditing import audited_call
 from pilotage.server.http.call_router import CallRouter
@@ -20,6 +21,7 @@ from pilotage.server.http.callers import TheCaller, TheContext
 from pilotage.server.http.pages import page
 from pilotage.server.http.routes.catalogues import ensure_followed
 from pilotage.server.http.routes.submissions import group_of, size_reader
+from pilotage.server.http.spans import present_header
 from pilotage.server.tokens import Caller
 from pilotage.services.audit import audited
 from pilotage.services.catalogue.following import catalogue_of
@@ -87,6 +89,9 @@ async def submit_request(body: RequestSubmission, context: TheContext, caller: T
     context.disk.space.check()
     warnings = await _follow_inputs(context, caller, body)
     prepared = await asyncio.to_thread(_prepare, context, caller, body)
+    prepared = replace(
+        prepared, specification=with_trace_of_request(prepared.specification, present_header())
+    )
     pool, now = context.pool, context.clock()
     row = await context.writer.acall(lambda tx: submission.submit(pool.policy, tx, prepared, now))
     return RequestAccepted(progress.summary_of(row), prepared.jobs, [*warnings, *prepared.warnings])
@@ -346,7 +351,7 @@ async def clone_request(
     facts["priority"] = body.priority
     given = {name: value for name, value in facts.items() if value is not None}
     pool, actor, now = context.pool, _actor(caller), context.clock()
-    steps = _step_changes(body.steps)
+    steps, trace = _step_changes(body.steps), present_header()
     row = await context.writer.acall(
         lambda tx: copies.clone(
             pool.policy,
@@ -357,6 +362,7 @@ async def clone_request(
             steps=steps,
             inputs=body.inputs,
             key=body.key,
+            trace=trace,
             now=now,
         )
     )
@@ -369,10 +375,18 @@ async def resubmit_request(
 ) -> ResubmissionAccepted:
     """Make the failed parts of an ended request again that no other resubmission has; returns the new request."""
     pool, actor, now = context.pool, _actor(caller), context.clock()
-    steps = _step_changes(body.steps)
+    steps, trace = _step_changes(body.steps), present_header()
     new = await context.writer.acall(
         lambda tx: copies.resubmit(
-            pool.policy, tx, request, actor, steps=steps, inputs=body.inputs, key=body.key, now=now
+            pool.policy,
+            tx,
+            request,
+            actor,
+            steps=steps,
+            inputs=body.inputs,
+            key=body.key,
+            trace=trace,
+            now=now,
         )
     )
     left_out = [ResubmissionCount(request, parts) for request, parts in new.left_out]

@@ -12,6 +12,7 @@ from pilotage.core.errors import Forbidden, InvalidInput
 from pilotage.core.jobs.description import Submission
 from pilotage.core.jobs.jdl import parse_jdl
 from pilotage.core.jobs.parsers import from_yaml, parse_yaml_mapping
+from pilotage.core.jobs.trace import with_trace
 from pilotage.core.plurals import plural
 from pilotage.core.policy import Policy
 from pilotage.core.queues.offer_history import KnownOffer
@@ -19,7 +20,7 @@ from pilotage.server.context import Context
 from pilotage.server.duties.startup import forget_staged
 from pilotage.server.http.call_router import CallRouter
 from pilotage.server.http.callers import TheCaller, TheContext
-from pilotage.server.http.spans import with_present_trace
+from pilotage.server.http.spans import present_header
 from pilotage.server.tokens import Caller
 from pilotage.services.submission.accept import (
     ChunkedInsert,
@@ -146,7 +147,7 @@ def prepare_submission(
     """
     policy = context.pool.policy
     group = group_of(policy, caller, sent.group)
-    submission, description = sent.submission, with_present_trace(sent.submission.description)
+    submission, description = sent.submission, with_trace(sent.submission.description, present_header())
     check_places(description, policy)
     connection = context.readers.connection()
     announced = {item.digest: item.size for item in sent.uploaded} if trial else {}

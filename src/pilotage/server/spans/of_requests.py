@@ -1,0 +1,51 @@
+"""Spans of requests and of their pieces, from the events of the requests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from pilotage.core.requests.states import ENDED, SUCCESSFUL
+from pilotage.core.workqueue.states import ElementState
+from pilotage.server.spans.traces import Traces, of_request, trace_of_row
+from pilotage.store.engine.connection import Connection
+from pilotage.store.tables import feed
+from pilotage.store.tables.feed import LogRow
+from pilotage.telemetry.tracer import Attribute, Span
+
+REASON_LENGTH = 200
+_ENDS_OF_PIECES = frozenset({ElementState.DONE, ElementState.FAILED, ElementState.CANCELED})
+
+
+def request_spans(connection: Connection, traces: Traces, row: LogRow) -> Iterator[Span]:
+    """The spans that end with an event of a request: its own, or those of its pieces."""
+    ends = row.kind == "state" and row.new in ENDED and row.old not in ENDED
+    pieces = row.kind == "elements" and row.new in _ENDS_OF_PIECES
+    if not ends and not pieces:
+        return
+    [(number, _)] = feed.entries_of(row)
+    found = trace_of_row(connection, number)
+    if found is None:
+        return
+    request, trace = found
+    around = of_request(trace, number)
+    facts: dict[str, Attribute] = {"pilotage.request": number, "pilotage.state": row.new}
+    if ends:
+        error = "" if row.new in SUCCESSFUL else row.new
+        reason = _reason(row.detail) if error else {}
+        yield Span(
+            "request", around, trace.span, request.created, row.at, attributes=facts | reason, error=error
+        )
+        return
+    detail = msgspec.json.decode(row.detail)
+    error = "" if row.new == ElementState.DONE else row.new
+    for piece, context in traces.of_pieces(connection, trace, detail["elements"]):
+        span = Span("piece", context, around.span, piece.created, row.at, error=error)
+        span.attributes |= facts | _reason(detail.get("reason", ""))
+        span.attributes |= {"pilotage.piece": piece.id, "pilotage.step": piece.step}
+        yield span
+
+
+def _reason(text: str) -> dict[str, Attribute]:
+    return {"pilotage.reason": text[:REASON_LENGTH]} if text else {}

@@ -1,0 +1,132 @@
+"""No answer that a person waits for takes longer because the pool has more of everything.
+
+The measure is the number of steps of SQLite's machine. `tests/multiplied.py` makes two stores of one: each row of the
+larger store is there `LARGE` times, and `SMALL` times in the other one.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from fastapi.routing import APIRoute
+
+from pilotage.server.http.routes import routers
+from pilotage.server.web.page import page_routers
+from tests import step_guard
+from tests.acceptance.loop_entries import World, address, in_query
+from tests.deadlines import PATIENCE
+from tests.instance import Instance
+from tests.multiplied import multiply
+from tests.sample_work import POLICY, add_pages
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(20 * PATIENCE)]
+
+SMALL, LARGE = 40, 400
+ALLOWED = 4000
+"""Steps more, for the depth of indexes and the like."""
+TRIES = 3
+ONLY = os.environ.get("PILOTAGE_GROWTH_ENTRY", "")
+EXCUSED: dict[str, str] = {}
+"""Addresses whose steps may grow, each with the reason."""
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, list[str]]]:
+    """The home of a server that has stopped, and the addresses of everything that can be read."""
+    instance = Instance(tmp_path_factory.mktemp("world"), owners="any")
+    instance.policy += POLICY
+    try:
+        instance.start()
+        instance.apply()
+        pages = add_pages(instance)
+        client = instance.client()
+        failed = client.submit({"executable": "/bin/false"}, values=list(range(5)))
+        client.wait(failed)
+        request = int(pages["request"].rpartition("/")[2])
+        known = {
+            "job": failed.first, "submission": failed.submission, "submission_id": failed.submission,
+            "queue": int(pages["queue"].rpartition("/")[2]), "pilot": 1, "version": 1, "request": request,
+            "element": next(iter(client.request_elements(request))).id, "name": "local", "ce": "local",
+            "stream": "stdout", "dataset": "data26/run.2026.AOD",
+        }  # fmt: skip
+        world = World(known, "", 0, "", 0, 0, [], "", 0, [])
+        yield instance.home, sorted({*_routes(world), *_pages(world, pages)})
+    finally:
+        instance.close()
+
+
+def _routes(world: World) -> Iterator[str]:
+    for route in (route for router in routers() for route in router.routes):
+        if isinstance(route, APIRoute) and "GET" in route.methods and route.path not in STREAMS:
+            needed = (field for field in in_query(route.dependant) if field.field_info.is_required())
+            query = "&".join(f"{field.alias}={world.known.get(field.name, 1)}" for field in needed)
+            yield f"{address(world, route)}?{query}" if query else address(world, route)
+
+
+def _pages(world: World, pages: dict[str, str]) -> Iterator[str]:
+    yield from pages.values()
+    job, submission = world.known["job"], world.known["submission"]
+    yield from (
+        f"/jobs/{job}",
+        f"/jobs/{job}/log",
+        f"/submissions/{submission}",
+        "/jobs?state=Failed",
+        "/jobs",
+    )
+    yield from (f"/jobs/all/kill?submission={submission}", f"/submissions/{submission}/report", "/?owner=ada")
+    read = (page for router in page_routers() for page in router.addresses if page.method == "GET")
+    yield from (page.path for page in read if "{" not in page.path and page.path not in STREAMS)
+
+
+STREAMS = frozenset({"/changes", "/v1/changes", "/signin-at", "/signin-back", "/v1/pilot.pyz"})
+"""Addresses without an end, and those that lead elsewhere."""
+
+
+def _steps(home: Path, times: int, folder: Path, addresses: list[str]) -> dict[str, int]:
+    """The steps of each address with a store that has each row so many times."""
+    instance = Instance(folder, owners="any")
+    shutil.copytree(home, instance.home)
+    multiply(instance.home / "pilotage.db", times)
+    file = folder / "steps"
+    instance.program = (str(Path(step_guard.__file__).resolve()),)
+    instance.environment["PILOTAGE_STEPS"] = str(file)
+    found: dict[str, int] = {}
+    try:
+        instance.start()
+        token = (instance.home / "token").read_text().strip()
+        headers = {"Authorization": f"Bearer {token}", "Sec-Fetch-Site": "same-origin"}
+        with httpx.Client(
+            base_url=instance.url, headers=headers, timeout=PATIENCE, trust_env=False
+        ) as client:
+            assert client.post("/signin", data={"token": token}).status_code == 303
+            for path in addresses:
+                tries = []
+                for _ in range(TRIES):
+                    answer = client.get(path)
+                    assert answer.status_code < 500, f"{path}: {answer.text[:500]}"
+                    tries.append(step_guard.last_steps(file))
+                found[path] = min(tries)
+    finally:
+        instance.close()
+    return found
+
+
+def test_no_answer_grows_with_the_pool(
+    store: tuple[Path, list[str]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    home, addresses = store
+    addresses = [path for path in addresses if path.startswith(ONLY)]
+    small, large = (
+        _steps(home, times, tmp_path_factory.mktemp(f"times{times}"), addresses) for times in (SMALL, LARGE)
+    )
+    grown = {
+        path: f"{path}: {small[path]:,} steps, and {large[path]:,} with {LARGE // SMALL} times as much"
+        for path in addresses
+        if large[path] > small[path] * 1.5 + ALLOWED
+    }
+    assert not grown.keys() - EXCUSED.keys(), "\n".join(grown.values())
