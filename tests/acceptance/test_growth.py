@@ -55,6 +55,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, list
             "stream": "stdout", "dataset": "data26/run.2026.AOD",
         }  # fmt: skip
         world = World(known, "", 0, "", 0, 0, [], "", 0, [])
+        instance.stop_server()
         yield instance.home, sorted({*_routes(world), *_pages(world, pages)})
     finally:
         instance.close()
@@ -124,6 +125,7 @@ def test_no_answer_grows_with_the_pool(
     small, large = (
         _steps(home, times, tmp_path_factory.mktemp(f"times{times}"), addresses) for times in (SMALL, LARGE)
     )
+    print(*(f"GROW {small[p]} {large[p]} {p}" for p in addresses), sep="\n")
     grown = {
         path: f"{path}: {small[path]:,} steps, and {large[path]:,} with {LARGE // SMALL} times as much"
         for path in addresses

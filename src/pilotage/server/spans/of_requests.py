@@ -10,7 +10,7 @@ from pilotage.core.requests.states import ENDED, SUCCESSFUL
 from pilotage.core.workqueue.states import ElementState
 from pilotage.server.spans.traces import Traces, of_request, trace_of_row
 from pilotage.store.engine.connection import Connection
-from pilotage.store.tables import feed
+from pilotage.store.tables import feed, traced_work
 from pilotage.store.tables.feed import LogRow
 from pilotage.telemetry.tracer import Attribute, Span
 
@@ -33,7 +33,8 @@ def request_spans(connection: Connection, traces: Traces, row: LogRow) -> Iterat
     facts: dict[str, Attribute] = {"pilotage.request": number, "pilotage.state": row.new}
     if ends:
         error = "" if row.new in SUCCESSFUL else row.new
-        reason = _reason(row.detail) if error else {}
+        # An abort has two moves, and the first one has the reason.
+        reason = _reason(row.detail or traced_work.last_reason(connection, number)) if error else {}
         yield Span(
             "request", around, trace.span, request.created, row.at, attributes=facts | reason, error=error
         )

@@ -49,3 +49,13 @@ def first_piece(connection: Connection, request: int) -> int:
     """The lowest id of the elements of a request."""
     sql = "SELECT coalesce(min(id), 0) FROM elements WHERE request_id = ?"
     return int(connection.execute(sql, (request,)).fetchone()[0])
+
+
+def last_reason(connection: Connection, request: int) -> str:
+    """The reason of the latest move of a request that has one."""
+    sql = (
+        "SELECT detail FROM request_events WHERE request_id = ? AND kind = 'state' AND detail <> ''"
+        " ORDER BY id DESC LIMIT 1"
+    )
+    row = connection.execute(sql, (request,)).fetchone()
+    return "" if row is None else str(row[0])
