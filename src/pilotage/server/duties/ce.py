@@ -177,12 +177,16 @@ class CeDuty:
         writer, director, listed = self._context.writer, self._director, self._context.clock()
         listing = await self._call(self._list)
         self._report(listing.failure)
-        await writer.acall(lambda tx: observing.begin_observation(director, tx, listing, listed))
+        await writer.acall(partial(self._begin_observation, listing, listed))
         if not listing.complete:
             return False
         comparison = await self._call(lambda: self._compare(listing, listed))
         await self._observe(await self._with_accounted(comparison))
         return True
+
+    def _begin_observation(self, listing: BatchListing, listed: float, tx: Transaction) -> None:
+        ordering.expect_node(self._director, self._context.pool, tx)
+        observing.begin_observation(self._director, tx, listing, listed)
 
     async def _watch_processes(self) -> None:
         """Watch a local CE, whose machine always answers."""

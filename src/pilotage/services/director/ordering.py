@@ -33,10 +33,9 @@ def order_pilots(
 
     `live`: the totals of its pilots, not older than its last intent; None: they are read here.
     """
-    ce = pool.policy.ces.get(director.ce)
+    ce = expect_node(director, pool, tx)
     if ce is None:
         return []
-    tx.put(pool.ces.nodes, director.ce, director.rule.node(ce))
     tx.set(director, "no_room", "")
     row = director.memory.restore(tx)
     _look_back(director, pool, tx, ce, now, row.switched)
@@ -55,6 +54,17 @@ def order_pilots(
         mark_submitted(tx, director.ce, intent.members[0])
         intents.append(intent)
     return intents
+
+
+def expect_node(director: CeDirector, pool: Pool, tx: Transaction) -> Ce | None:
+    """Note the node that a new pilot of the CE would find, also while its batch system does not answer.
+
+    Then `why` knows which jobs wait for this CE. None: the policy does not have it any more.
+    """
+    ce = pool.policy.ces.get(director.ce)
+    if ce is not None:
+        tx.put(pool.ces.nodes, director.ce, director.rule.node(ce))
+    return ce
 
 
 def _pilots_of(chosen: ChosenOrders) -> int:

@@ -25,7 +25,7 @@ _FORWARDING = ForwardTable(
 class ArcOptions(BatchOptions, frozen=True):
     meaning: ClassVar[str] = "batch jobs of ARC CEs, by their REST interface"
     own_endpoints: ClassVar[str] = "an ARC CE has one address, `url`; a further one is a CE of its own"
-    grid_flavours: ClassVar[tuple[str, ...]] = ("ARC-CE",)
+    grid_flavours: ClassVar[tuple[str, ...]] = ("ARC-CE", "org.nordugrid.arex")
     forwarding: ClassVar[ForwardTable] = _FORWARDING
     partition_key: ClassVar[str] = "queue"
 
