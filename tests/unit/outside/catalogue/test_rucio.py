@@ -62,6 +62,7 @@ class Rucio:
             ),
             "GET /auth/validate": httpx.Response(200, text="{'account': 'root'}"),
             "GET /rses/T1_SITE_A": RSE,
+            "GET /rses/": [{"id": "0a1b", "rse": "T1_SITE_A"}],
         }
         self.requests: list[httpx.Request] = []
         session = RucioSession(options, httpx.MockTransport(self._answer))
@@ -300,6 +301,15 @@ def test_an_answer_that_ends_amid_a_line_is_no_answer(rucio: Rucio) -> None:
     )
     with pytest.raises(Unreachable, match="cannot be read"):
         rucio.catalogue.files("data26:one")
+
+
+def test_an_rse_of_the_policy_that_rucio_does_not_have_is_named(options: RucioOptions) -> None:
+    rucio = Rucio(options, T1_SITE_A=CataloguePlace(site="a"), T9=CataloguePlace(site="a"))
+    said = rucio.catalogue.greet()
+    assert (
+        said
+        == "Rucio 41.5.1, account root; it has no RSE T9: correct `places` of the catalogue in the policy"
+    )
 
 
 def test_another_server_is_not_taken_for_rucio(rucio: Rucio) -> None:

@@ -42,7 +42,14 @@ class RucioCatalogue:
         # A call that needs a valid token, and no right.
         self._session.do("GET", "/auth/validate")
         account = self._options.account
-        return f"Rucio {version}" + (f", account {account}" if account else "")
+        return f"Rucio {version}" + (f", account {account}" if account else "") + self._unknown_places()
+
+    def _unknown_places(self) -> str:
+        """The RSEs of the policy that Rucio does not have, as the end of a sentence; empty: it has all."""
+        known = {rse.rse for rse in self._session.rows(Rse, "/rses/")} if self._places else set()
+        if not (unknown := sorted(self._places.keys() - known)):
+            return ""
+        return f"; it has no RSE {', '.join(unknown[:5])}: correct `places` of the catalogue in the policy"
 
     def check(self, name: str) -> None:
         self._did(name)
