@@ -36,6 +36,7 @@ PACKAGES = ("rucio==41.*", "gunicorn")
 SCOPE = "data26"
 PASSWORD = "a secret of the tests"
 
+# Rucio looks for a memcached at port 11211, which a server of another test may have: no program listens at port 1.
 _CONFIGURATION = """\
 [common]
 logdir = {folder}/log
@@ -45,6 +46,8 @@ rucio_host = {url}
 auth_host = {url}
 [database]
 default = sqlite:///{folder}/rucio.db
+[cache]
+url = 127.0.0.1:1
 [bootstrap]
 userpass_identity = ddmlab
 userpass_pwd = {password}
