@@ -133,8 +133,11 @@ def test_a_block_is_intended_once_and_its_data_set_ends_after_it(
     assert registrations.open_ones(connection, "c", 3.0, 10) == []
     assert registrations.open_ones(connection, "c", 4.0, 10) == [row._replace(failures=1, problem="no quota")]
     assert registrations.counts(connection) == {"c": (0, 1, "no quota")}
+    assert registrations.waiting_of_request(connection, 1) == [("c", 1, "no quota")]
+    assert registrations.waiting_of_request(connection, 2) == []
     assert registrations.complete(connection, "c") == []
     writer.call(lambda tx: registrations.finish(tx.connection, row.block, 5.0))
+    assert registrations.waiting_of_request(connection, 1) == []
     [ended] = registrations.complete(connection, "c")
     assert ended.there == "data:out"
     writer.call(lambda tx: registrations.set_closed(tx.connection, made.id, 6.0))

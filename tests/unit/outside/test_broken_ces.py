@@ -96,7 +96,7 @@ BROKEN: Mapping[str, Mapping[str, Broken | str]] = {
         CERTIFICATE: NO_CERTIFICATES,
         VERSION: Broken(CommandResult(0, "what is this?\n"), "what is this?", "unknown version", "", DOUBT),
     },
-    "machines": dict[str, Broken | str].fromkeys(FAULTS, "each machine is reached over ssh, whose faults have a test of their own"),
+    "machines": dict[str, Broken | str].fromkeys(FAULTS, "ssh reaches each machine: its faults have their own test"),
     "pbs": PBS,
     "sge": {
         HOST: Broken(

@@ -174,7 +174,7 @@ class CeDuty:
 
     async def _watch(self) -> bool:
         """Take in one listing, and make the calls that follow from it. False: there is no complete listing."""
-        writer, director, listed = self._context.writer, self._director, self._context.clock()
+        writer, listed = self._context.writer, self._context.clock()
         listing = await self._call(self._list)
         self._report(listing.failure)
         await writer.acall(partial(self._begin_observation, listing, listed))

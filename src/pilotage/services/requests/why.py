@@ -18,7 +18,14 @@ from pilotage.services.workqueue.loads import AgentLoad
 from pilotage.services.workqueue.pull import room_of_agent
 from pilotage.services.workqueue.state import WorkQueue, site_rules
 from pilotage.store.engine.connection import Connection
-from pilotage.store.tables import agents, element_listing, queued_requests, request_waits, requests
+from pilotage.store.tables import (
+    agents,
+    element_listing,
+    queued_requests,
+    registrations,
+    request_waits,
+    requests,
+)
 from pilotage.store.tables.agents import AgentRow
 from pilotage.store.tables.queued_requests import QueuedRequest
 from pilotage.store.tables.request_waits import ElementFacts
@@ -69,6 +76,7 @@ def why_request(
         row = requests.by_id(connection, request.id)
         reason = "" if row is None else row.reason
         answer.summary = f"it is {state}: {reason or REQUEST_STATES.rows[state].meaning}"
+        _name_waiting_outputs(connection, answer)
     elif answer.elements.get(ElementState.AVAILABLE) and state in QUEUED:
         _explain_elements(work_queue, connection, request, answer, now)
         if answer.jobs.get("made"):
@@ -77,6 +85,15 @@ def why_request(
         answer.summary, answer.advice = _after_the_queue(work_queue, connection, request, answer, now)
     _name_failures(connection, answer)
     return answer
+
+
+def _name_waiting_outputs(connection: Connection, answer: RequestWhy) -> None:
+    """Add the outputs of a request that an outside catalogue does not have."""
+    for waiting in registrations.waiting_of_request(connection, answer.request):
+        blocks = plural(waiting.blocks, "block")
+        answer.summary += f"; {blocks} of its outputs not registered at {waiting.catalogue}"
+        answer.summary += f": {waiting.problem}" if waiting.problem else ""
+        answer.advice = f"`pilotage catalogue show {waiting.catalogue}`"
 
 
 def why_element(

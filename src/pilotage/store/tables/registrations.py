@@ -114,6 +114,26 @@ class RegistrationCount(NamedTuple):
     """One of the problems; empty: there is none."""
 
 
+class WaitingOutputs(NamedTuple):
+    """Blocks of a request's outputs that a catalogue does not have yet."""
+
+    catalogue: str
+    blocks: int
+    problem: str
+    """One of the problems; empty: there is none."""
+
+
+def waiting_of_request(connection: Connection, request: int) -> list[WaitingOutputs]:
+    """The blocks of a request's outputs that are not registered, by catalogue."""
+    rows = connection.execute(
+        "SELECT r.catalogue, count(*), coalesce(max(r.problem), '') FROM block_registrations r"
+        " JOIN datasets d ON d.id = r.dataset_id WHERE r.registered IS NULL AND d.request_id = ?"
+        " AND d.removed IS NULL GROUP BY r.catalogue ORDER BY r.catalogue",
+        (request,),
+    )
+    return [WaitingOutputs(*row) for row in rows]
+
+
 def counts(connection: Connection) -> dict[str, RegistrationCount]:
     """The blocks of each catalogue."""
     rows = connection.execute(
