@@ -58,6 +58,21 @@ def test_the_try_that_counts_gives_the_file(instance: Instance, tmp_path: Path) 
     assert text_of(instance, child) == "second\n"
 
 
+def test_a_done_parent_without_the_file_is_redone(instance: Instance, tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    script = f"test -e {mark} && echo second > out; touch {mark}"
+    parent = submitted(instance, "--hold", "--output", "out", "--", "sh", "-c", script)
+    child = submitted(instance, "--input", f"job:{parent}/out=in", "--", "cat", "in")
+    instance.cli("release", str(parent))
+    assert instance.reaches(child, "Skipped").reason == f"job {parent} has no output out"
+    refused = instance.cli("reschedule", str(parent))
+    assert (refused.returncode, f"`pilotage reschedule --done {parent}`" in refused.stderr) == (5, True)
+    redone = instance.cli("reschedule", "--done", str(parent))
+    assert (redone.returncode, redone.stdout) == (0, "1 of 1 job rescheduled\n")
+    instance.reaches(child, "Done")
+    assert text_of(instance, child) == "second\n"
+
+
 def test_a_parent_without_the_file_is_told(instance: Instance) -> None:
     parent = submitted(instance, "--hold", "--output", "out*", "--", "true")
     child = submitted(instance, "--input", f"job:{parent}/out=in", "--", "cat", "in")

@@ -31,6 +31,7 @@ YesOption = Annotated[bool, CommandOption("Do not ask for confirmation", names="
 PAST = {
     "kill": "killed",
     "reschedule": "rescheduled",
+    "redo": "rescheduled",
     "delete": "deleted",
     "hold": "held",
     "release": "released",
@@ -116,17 +117,34 @@ def _skipped(answer: ActionResponse) -> str:
 
 
 kill = _command("kill", "Kill waiting or running jobs.")
-reschedule = _command(
-    "reschedule",
-    "Queue failed or killed jobs again.\n\nThey run with the description and the files that were"
-    " stored at submission. To use the current files, submit new jobs with `pilotage rerun`.",
-)
 delete = _command("delete", "Delete ended or waiting jobs and their outputs; accounting records are kept.")
 hold = _command(
     "hold",
     "Keep waiting or blocked jobs from running, until they are released.\n\nA running job cannot be held.",
 )
 release = _command("release", "Let held jobs run. They have the place in their queue that they had before.")
+
+
+@connected
+@with_option_groups
+def reschedule(
+    session: Session,
+    conditions: JobConditions,
+    ids: IdsArgument = None,
+    done: Annotated[
+        bool, CommandOption("--done", help="Also Done jobs: an output is gone, and others need it")
+    ] = False,
+    dry_run: DryRunOption = False,
+    reason: ReasonOption = "",
+    yes: YesOption = False,
+) -> None:
+    """Queue failed or killed jobs again.
+
+    They run with the description and the files that were stored at submission. Jobs that were skipped because of them
+    are Blocked again. To use the current files, submit new jobs with `pilotage rerun`.
+    """
+    verb = "redo" if done else "reschedule"
+    act_on_jobs(session, verb, ids, conditions.selection(ids), dry_run, reason, yes)
 
 
 @connected

@@ -339,6 +339,13 @@ class Client(
         """Queue failed or killed jobs again, with their stored files. Parameters: see `kill`."""
         return self._action("reschedule", which, dry_run, reason)
 
+    def redo(self, which: Which, *, dry_run: bool = False, reason: str = "") -> ActionResponse:
+        """Queue failed, killed or Done jobs again, with their stored files. Parameters: see `kill`.
+
+        Jobs that were skipped for want of an output of a Done job are Blocked again.
+        """
+        return self._action("redo", which, dry_run, reason)
+
     def hold(self, which: Which, *, dry_run: bool = False, reason: str = "") -> ActionResponse:
         """Keep waiting or blocked jobs from running, until `release`. Parameters: see `kill`."""
         return self._action("hold", which, dry_run, reason)

@@ -39,6 +39,7 @@ MORE_THAN_DIRAC = {
     (S.COMPLETING, S.RESCHEDULED): "outputs could not be stored, or the lease ended: tried again",
     (S.FAILED, S.SUPERSEDED): "a later submission runs it again",
     (S.KILLED, S.SUPERSEDED): "a later submission runs it again",
+    (S.DONE, S.RESCHEDULED): "its owner redoes it, as an output is gone",
     (S.DONE, S.SUPERSEDED): "it lacks an output, and a later submission runs it again",
     (S.SUBMITTING, S.BLOCKED): "it depends on other jobs",
     (S.SUBMITTING, S.HELD): "its owner submits it held",
@@ -97,7 +98,7 @@ def test_every_state_has_a_row_and_can_be_reached(table: StateTable[Any], kind: 
 
 def test_final_jobs_leave_their_state_only_by_a_verb_of_their_owner() -> None:
     assert {S.DONE, S.FAILED, S.KILLED, S.SKIPPED, S.SUPERSEDED, S.DELETED} == jobs.FINAL
-    assert JOB_STATES.rows[S.DONE].next == {S.SUPERSEDED, S.DELETED}
+    assert JOB_STATES.rows[S.DONE].next == {S.RESCHEDULED, S.SUPERSEDED, S.DELETED}
     assert JOB_STATES.rows[S.FAILED].next == {S.RESCHEDULED, S.SUPERSEDED, S.DELETED}
     assert JOB_STATES.rows[S.KILLED].next == {S.RESCHEDULED, S.SUPERSEDED, S.DELETED}
     assert JOB_STATES.rows[S.SKIPPED].next == {S.BLOCKED, S.SUPERSEDED, S.DELETED}

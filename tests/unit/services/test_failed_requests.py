@@ -325,7 +325,7 @@ class Failing(RuleBasedStateMachine):
         self.streams[id_] += 1
         self.jobs |= set(range(chunk.first_job, chunk.first_job + 5))
 
-    @rule(fate=fates, number=which, verb=st.sampled_from(["kill", "reschedule", "delete"]))
+    @rule(fate=fates, number=which, verb=st.sampled_from(["kill", "reschedule", "redo", "delete"]))
     def act(self, fate: str, number: int, verb: str) -> None:
         if self.jobs:
             ids = [self.pick(self.jobs, number), self.pick(self.jobs, number // 3)]

@@ -71,7 +71,7 @@ class GroupsAgainstSingles(RuleBasedStateMachine):
         assert one == two
         self.jobs += one
 
-    @rule(number=which, verb=st.sampled_from(["kill", "kill", "reschedule"]))
+    @rule(number=which, verb=st.sampled_from(["kill", "kill", "reschedule", "redo"]))
     def act(self, number: int, verb: str) -> None:
         if self.jobs:
             job = self.jobs[number % len(self.jobs)]

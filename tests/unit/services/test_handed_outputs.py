@@ -9,6 +9,8 @@ import pytest
 from pilotage.core.errors import InvalidInput
 from pilotage.core.ids import JobId
 from pilotage.core.jobs.description import OF_JOB, InputFile
+from pilotage.store.admin.integrity_check import find_damage
+from pilotage.store.admin.revisions import head_revision
 from pilotage.store.tables import attempts, handed_outputs, listing
 from pilotage.store.tables import retention as retention_rows
 from tests.unit.services.bench import Bench
@@ -108,6 +110,61 @@ def test_a_parent_that_ends_again_before_the_conditions_are_decided(bench: Bench
     bench.act("reschedule", parent)
     end(bench, pilot, parent, **FAILS, **WRITES)
     assert states(bench, child) == ["Waiting"]
+
+
+def test_a_done_parent_without_the_file_is_redone_in_its_place(bench: Bench) -> None:
+    [parent] = bench.submit()
+    [child] = bench.submit(input_sandbox=of(parent))
+    [later] = bench.submit(after_ok=(str(child),))
+    [mourner] = bench.submit(after_fail=(str(parent),))
+    pilot = bench.pilot()
+    for days in (0, 200):
+        end(bench, pilot, parent, outputs=["other.json"])
+        assert states(bench, parent, child, later, mourner) == ["Done", "Skipped", "Skipped", "Skipped"]
+        bench.now += days * DAY
+        everything(bench)
+        [(_, refusal)] = bench.act("reschedule", parent).refused
+        assert refusal == f"the job is Done: `pilotage reschedule --done {parent}` runs it again in its place"
+        assert bench.act("redo", parent).done == [parent]
+        assert states(bench, child, later, mourner) == ["Blocked", "Blocked", "Blocked"]
+        bench.check()
+    end(bench, pilot, parent, **WRITES)
+    assert states(bench, child, later, mourner) == ["Waiting", "Blocked", "Skipped"]
+    end(bench, pilot, child)
+    assert bench.act("redo", parent).done == [parent]
+    assert states(bench, parent, child, later) == ["Waiting", "Done", "Waiting"], (
+        "what has run stays as it is"
+    )
+    bench.check()
+    assert find_damage(bench.connection, head_revision()) == []
+
+
+def test_a_parent_whose_outputs_the_retention_deleted_is_redone(bench: Bench) -> None:
+    parent, other = bench.submit(2)
+    pilot = bench.pilot()
+    [child] = bench.submit(input_sandbox=of(parent), after_ok=(str(other),))
+    offers = {offer.job: offer for offer in (pilot.take()[0], pilot.take()[0])}
+    pilot.finish(offers[parent], **WRITES)
+    settle(bench)
+    bench.now += 200 * DAY
+    everything(bench)
+    bench.act("kill", other)
+    settle(bench)
+    everything(bench)
+    assert not has_result(bench, parent)
+    bench.act("reschedule", other)
+    assert states(bench, child) == ["Blocked"]
+    end(bench, pilot, other)
+    assert states(bench, child) == ["Skipped"]
+    assert bench.job(child)["reason"] == f"job {parent} has no output result.json: it has none any more"
+    with pytest.raises(InvalidInput, match="it has none any more") as refused:
+        bench.submit(input_sandbox=of(parent))
+    assert f"`pilotage reschedule --done {parent}`" in refused.value.hint
+    bench.act("redo", parent)
+    assert states(bench, child) == ["Blocked"]
+    end(bench, pilot, parent, **WRITES)
+    assert states(bench, child) == ["Waiting"]
+    bench.check()
 
 
 def test_a_child_that_waits_for_another_parent_reads_the_output_of_the_last_try(bench: Bench) -> None:

@@ -171,7 +171,7 @@ def test_an_old_job_is_deleted_and_not_killed(bench: Bench) -> None:
         (other.job, "the job is already Failed"),
     }
     assert bench.act("reschedule", offer.job).refused == [
-        (offer.job, "the job is Done: only failed and killed jobs can be rescheduled")
+        (offer.job, f"the job is Done: `pilotage reschedule --done {offer.job}` runs it again in its place")
     ]
     assert is_old(bench, offer.job)
     assert is_old(bench, other.job)

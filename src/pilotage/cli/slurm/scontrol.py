@@ -65,7 +65,7 @@ def scontrol(words: list[str]) -> int:
         if name == "release":
             return _act(book, client.release, rest, done=_waits)
         if name == "requeue":
-            return _act(book, client.reschedule, rest)
+            return _act(book, client.redo, rest)
         if name == "write":
             return _write_script(book, rest)
         if name == "update":

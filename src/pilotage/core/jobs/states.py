@@ -110,7 +110,11 @@ JOB_STATES: StateTable[JobState] = StateTable(
             "done except for the registration of its outputs; unused, since a finish registers them",
             {S.DONE, S.FAILED},
         ),
-        S.DONE: Row("owner", "its result is applied", {S.SUPERSEDED, S.DELETED}),
+        S.DONE: Row(
+            "owner",
+            "its result is applied; can be redone by hand",
+            {S.RESCHEDULED, S.SUPERSEDED, S.DELETED},
+        ),
         S.FAILED: Row(
             "owner",
             "its failure is applied; can be rescheduled by hand",

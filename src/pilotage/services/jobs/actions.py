@@ -1,4 +1,4 @@
-"""Actions of users on jobs: kill, reschedule, delete, hold, release, priority."""
+"""Actions of users on jobs: kill, reschedule, redo, delete, hold, release, priority."""
 
 from __future__ import annotations
 
@@ -102,7 +102,13 @@ def _kill(moves: JobTransitions, job: JobRow, reason: str, place: PilotRow | Non
 
 
 def _refuse_reschedule(job: JobRow) -> str:
-    if job.state in (JobState.FAILED, JobState.KILLED):
+    if job.state is JobState.DONE:
+        return f"the job is Done: `pilotage reschedule --done {job.id}` runs it again in its place"
+    return _refuse_redo(job)
+
+
+def _refuse_redo(job: JobRow) -> str:
+    if job.state in (JobState.DONE, JobState.FAILED, JobState.KILLED):
         return ""
     if job.state is JobState.SKIPPED:
         return "the job was skipped: reschedule the job that it depends on"
@@ -111,6 +117,7 @@ def _refuse_reschedule(job: JobRow) -> str:
 
 _OF_REQUESTS = {
     "reschedule": "resubmit the request",
+    "redo": "resubmit the request",
     PRIORITY: "change the priority of the request",
 }
 
@@ -128,6 +135,8 @@ def _refuse_of_request(pool: Pool, tx: Transaction, verb: str, job: JobRow) -> s
 
 def _reschedule(moves: JobTransitions, job: JobRow, reason: str, _place: PilotRow | None) -> None:
     """Return the job to its queue at once, with its failure counters reset; or to its gate, if it has not passed it."""
+    if job.state is JobState.DONE:
+        attempts.withdraw_result(moves.tx.connection, job.id, job.finished_epoch)
     again = moves.move(job, "rescheduled", JobState.RESCHEDULED, reason)
     again = again._replace(queue=find_queue(moves, job), failures=0, own_failures=0)
     moves.parent_changed(again)
@@ -206,6 +215,7 @@ def _delete(moves: JobTransitions, job: JobRow, reason: str, place: PilotRow | N
 VERBS: dict[str, Verb] = {
     "kill": _kill,
     "reschedule": _reschedule,
+    "redo": _reschedule,
     "delete": _delete,
     "hold": _hold,
     "release": _release,
@@ -213,6 +223,7 @@ VERBS: dict[str, Verb] = {
 REFUSALS: dict[str, Callable[[JobRow], str]] = {
     "kill": _refuse_kill,
     "reschedule": _refuse_reschedule,
+    "redo": _refuse_redo,
     "delete": _refuse_delete,
     "hold": _refuse_hold,
     "release": _refuse_release,

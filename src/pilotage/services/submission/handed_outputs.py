@@ -27,7 +27,11 @@ def check_outputs(
     ended = {parent.job for parent, outlook in outlooks if outlook is Outlook.MET}
     for output in description.job_outputs:
         if output.number in ended and (reason := _lacking(connection, output.number, output.path)):
-            raise InvalidInput(f"{FIELD}: {reason}", hint=f"pilotage status {output.number}", field=FIELD)
+            raise InvalidInput(f"{FIELD}: {reason}", hint=_hint(output.number), field=FIELD)
+
+
+def _hint(job: int) -> str:
+    return f"`pilotage reschedule --done {job}` runs it again in its place, if it is to write the file then"
 
 
 def insert_outputs(tx: Transaction, submission: SubmissionId, description: JobDescription) -> None:

@@ -222,6 +222,12 @@ def _result(row: Sequence[Any]) -> Result:
     return Result(row[0], row[1], row[2], row[3], outputs, json.loads(row[5]), refused)
 
 
+def withdraw_result(connection: Connection, job: JobId, epoch: int) -> None:
+    """Let the result of a Done job count no more: the job runs again. Its files stay until the next result."""
+    sql = "UPDATE attempts SET outcome = 'redone' WHERE job_id = ? AND epoch = ? AND outcome = 'applied'"
+    connection.execute(sql, (job, epoch))
+
+
 _RESULTS_OF_JOB = delete("results", ("job_id",), "job_id = {job_id}")
 
 

@@ -197,8 +197,9 @@ def logs(
 async def action(
     verb: limits.Name, body: ActionRequest, context: TheContext, caller: TheCaller
 ) -> ActionResponse:
-    """Kill, reschedule, delete, hold, release or reprioritise the jobs of a selection that the caller may see.
+    """Kill, reschedule, redo, delete, hold, release or reprioritise the jobs of a selection that the caller may see.
 
+    `reschedule` takes failed and killed jobs, `redo` Done ones too.
     The verb `priority` gives them the UserPriority of the body. Jobs that have not ended have it when they next wait.
     """
     check_verb(verb, body.priority)
