@@ -109,6 +109,16 @@ SCRIPTS: Final = (
     Script("partition", "#!/bin/sh\necho $SLURM_JOB_PARTITION\n", ("-p", "long", "-o", "out.txt")),
     Script("partitions", "#!/bin/sh\necho $SLURM_JOB_PARTITION\n", ("-p", "long,short", "-o", "out.txt")),
     Script("partition-line", "#!/bin/sh\n#SBATCH --partition=long\necho $SLURM_JOB_PARTITION\n"),
+    Script("seconds", SHOW, ("-t", "5:30")),
+    Script("no-output", "#!/bin/sh\necho out\necho err >&2\n", ("-o", "none", "-e", "err.txt")),
+    Script("backslash", SHOW, ("-o", "a\\%j.txt")),
+    Script("user", "#!/bin/sh\necho $USER $LOGNAME\n", ("--export=NONE",)),
+    Script("namesake", "#!/bin/sh\nsleep 1\ntouch ended\n", ("-J", "one")),
+    Script(
+        "singleton",
+        "#!/bin/sh\n[ -e ../namesake/ended ] && echo after\n",
+        ("-J", "one", "-d", "singleton", "-o", "out.txt"),
+    ),
     Script("never-ok", SHOW, ("--kill-on-invalid-dep=yes", "-d", "afterok:{code}")),
     Script("never-fail", SHOW, ("--kill-on-invalid-dep=yes", "-d", "afternotok:{plain}")),
     Script(
@@ -116,6 +126,9 @@ SCRIPTS: Final = (
         "#!/bin/sh\n",
         ("-H", "-p", "short,long", "-c", "2", "--mem=100M", "-t", "1:30:00", "--comment=a b"),
     ),
+    Script("held-array", SHOW, ("-H", "-a", "0-30:5%3", "-J", "steps")),
+    Script("held-short-array", SHOW, ("-H", "-a", "0-4:2"), arguments=("one", "two")),
+    Script("waits", SHOW, ("--kill-on-invalid-dep=yes", "-d", "afterany:{held-array},afterok:{held}")),
     Script("running", "#!/bin/sh\ntouch started\nexec sleep 1000\n"),
     Script(
         "running-array", "#!/bin/sh\ntouch started-$SLURM_ARRAY_TASK_ID\nexec sleep 1000\n", ("-a", "0-1")
@@ -136,6 +149,7 @@ REFUSED: Final = (
     Script("empty", ""),
     Script("dos", "#!/bin/sh\r\ntrue\r\n"),
     Script("line-unknown", "#!/bin/sh\n#SBATCH --nosuch=1\n"),
+    Script("line-stray", "#!/bin/sh\n#SBATCH --job-name = x\n"),
     Script("two-scripts", words=("--wrap", "true")),
     Script("test-only", words=("--test-only",)),
 )
@@ -151,6 +165,12 @@ _VARYING: Final = (
     (rf"\b(?:n1|{re.escape(socket.gethostname().partition('.')[0])})\b", "<host>"),
 )
 """What differs from run to run, and the words for it."""
+_OF_SITE: Final = frozenset(
+    {"UserId", "GroupId", "Priority", "Account", "SubmitTime", "EligibleTime", "AccrueTime", "LastSchedEval"}
+    | {"Scheduler", "AllocNode:Sid", "JobId", "ArrayJobId"}
+)
+"""Facts of scontrol that differ from cluster to cluster, or from run to run."""
+_WAITING: Final = ("held-array", "held-short-array", "waits", "held")
 SACCT: Final = "JobName,Partition,State,ExitCode,Timelimit,ReqCPUS,NNodes,User,WorkDir"
 HELD: Final = "%j|%P|%u|%t|%T|%r|%R|%M|%l|%D|%C|%m|%E|%k|%o|%Z|%N|%B|%S|%e|%K|%c"
 
@@ -244,6 +264,7 @@ class Driver:
         for names in ("long", "nowhere", "nowhere,short"):
             listed = self.run("squeue", "-h", "-j", numbers["held"], "-p", names, "-o", "%P")
             self._note(f"held: squeue -p {names}", listed)
+        self._held_arrays()
         self._note("held: scontrol hold", self.run("scontrol", "hold", numbers["held"]))
         self._note("held: scancel", self.run("scancel", numbers["held"]))
         until((self.folder / "running/started").exists, what="the job's start")
@@ -255,6 +276,37 @@ class Driver:
         until(lambda: all(task.exists() for task in tasks), what="the tasks' start")
         self._note("running-array: scancel", self.run("scancel", f"{numbers['running-array']}_1"))
         self._note("running-array: scancel all", self.run("scancel", numbers["running-array"]))
+
+    def _held_arrays(self) -> None:
+        """Jobs that wait, as squeue and scontrol show them."""
+        numbers = self.numbers
+        letters = "%i|%F|%K|%j|%t|%T|%r|%R|%D|%C|%b|%d|%h|%H|%I|%J|%n|%O|%v|%w|%W|%x|%X|%y|%Y|%z"
+        for name in _WAITING:
+            number = numbers[name]
+            shown = self.run("squeue", "-h", "-j", number, "-o", f"{letters}|%E")
+            self._note(f"{name}: squeue all", self._without_numbers(shown))
+            by_variable = self.run("squeue", "-h", "-j", number, SQUEUE_FORMAT="%j|%T")
+            self._note(f"{name}: SQUEUE_FORMAT", by_variable)
+            told = self._without_numbers(self.run("scontrol", "show", "job", number))
+            for line in told.stdout.splitlines():
+                for name_of, value in re.findall(r"(\S+?)=(\S*)", line):
+                    if name_of not in _OF_SITE:
+                        self.record[f"{name}: scontrol {name_of}"] = self._plain(value)
+        self._note("held: write", self.run("scontrol", "write", "batch_script", numbers["held"], "-"))
+        task = f"{numbers['held-array']}_10"
+        self._note(
+            "held-array: a task", self._without_numbers(self.run("squeue", "-h", "-j", task, "-o", "%i|%K"))
+        )
+        self._note("held-array: scancel a task", self.run("scancel", task))
+        for name in ("held-array", "held-short-array"):
+            self._note(f"{name}: scancel", self.run("scancel", numbers[name]))
+
+    def _without_numbers(self, done: subprocess.CompletedProcess[str]) -> subprocess.CompletedProcess[str]:
+        """Names of scripts in place of the numbers of their jobs."""
+        for name in _WAITING:
+            number = self.numbers[name]
+            done.stdout = re.sub(rf"(?<!\d){number}(?!\d)", f"<{name}>", done.stdout)
+        return done
 
     def _commands(self) -> None:
         """Commands that are about no job of a script, and those that wait."""
@@ -285,6 +337,11 @@ class Driver:
             "sinfo": ("sinfo", "-h", "-s", "-o", "%P %a %R"),
             "sinfo partition": ("sinfo", "-h", "-s", "-p", "long", "-o", "%P %a"),
             "sinfo unknown": ("sinfo", "-p", "nowhere", "-o", "%P"),
+            "sinfo state": ("sinfo", "-h", "-t", "down", "-o", "%P"),
+            "hostnames": ("scontrol", "show", "hostnames", "n[08-10,3],gpu"),
+            "hostlist": ("scontrol", "show", "hostlist", "n1,n2,n3,n7"),
+            "srun tasks": ("srun", "-n", "2", "sh", "-c", "echo $SLURM_NTASKS"),
+            "srun tasks fail": ("srun", "-n", "2", "sh", "-c", "exit $((SLURM_PROCID + 3))"),
             "srun": ("srun", "sh", "-c", "echo out; exit 5"),
             "srun unknown": ("srun", "no-such-command"),
             "srun nothing": ("srun",),

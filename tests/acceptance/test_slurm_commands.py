@@ -109,7 +109,7 @@ def test_an_array_by_its_number_and_the_numbers_of_its_tasks(shell: Shell) -> No
     array = shell.submit("-H", "-a", "2-10:4%2", script)
     assert (
         shell.run("squeue", "-h", "-j", array, "-o", "%i %t %r").stdout
-        == f"{array}_[2-10:4%2] PD JobHeldUser\n"
+        == f"{array}_[2,6,10%2] PD JobHeldUser\n"
     )
     assert shell.run("squeue", "-h", "-r", "-j", f"{array}_6", "-o", "%i %A").stdout.split() == [
         f"{array}_6",
@@ -141,13 +141,14 @@ def test_an_array_by_its_number_and_the_numbers_of_its_tasks(shell: Shell) -> No
         (("-a", "0-10000000"), "#!/bin/sh\n", "at most 100,000"),
         (("-a", "0-5%0"), "#!/bin/sh\n", "not a number of jobs above 0"),
         (("-d", "afterok:4711"), "#!/bin/sh\n", "there is no job 4711"),
-        (("-d", "singleton"), "#!/bin/sh\n", "singleton is refused"),
+        (("-d", "after:1"), "#!/bin/sh\n", "after is refused"),
         (("-d", "afterok:1?afterok:2"), "#!/bin/sh\n", "`?` is refused"),
         (("-p", "nowhere"), "#!/bin/sh\n", "invalid partition specified: nowhere"),
         ((), "echo\n", "does not begin with #!"),
         ((), "", "is empty"),
         ((), "#!/bin/sh\r\ntrue\r\n", "DOS line ends"),
         ((), "#!/bin/sh\n#SBATCH --nosuch=1\n", "line 2: unrecognized option '--nosuch'"),
+        ((), "#!/bin/sh\n#SBATCH --job-name = x\n", "line 2: invalid directive found in batch script: x"),
         (("-N", "2"), "#!/bin/sh\n", "a job here runs on one node"),
     ],
 )

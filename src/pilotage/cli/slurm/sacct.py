@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pilotage.cli.session import session_of_environment
 from pilotage.cli.slurm.amounts import parse_moment
@@ -56,6 +56,8 @@ def _rows(book: SlurmJobs, read: ReadOptions) -> list[SlurmJobRow]:
         values.get("starttime", "0:00" if "jobs" not in values else "1970-01-02"), "--starttime", now
     )
     until = parse_moment(values.get("endtime", "now"), "--endtime", now)
+    if since > until:
+        raise InvalidInput("the time of --starttime is after the time of --endtime")
     numbers = parse_numbers([values.get("jobs", "")])
     if numbers:
         jobs = _named(book, numbers, "", conditions)
@@ -92,6 +94,10 @@ def _batch_rows(job: SlurmJob, now: float) -> list[SlurmJobRow]:
     return [] if job.summary.started is None else [SlurmJobRow(job, now, step="batch")]
 
 
+_LEFT: Final = ("jobid", "jobidraw")
+"""Columns that begin at the left, unless the format says otherwise."""
+
+
 def _pieces(values: Mapping[str, str]) -> list[FormatPiece[SlurmJobRow]]:
     default = BRIEF_FIELDS if "brief" in values else LONG_FIELDS if "long" in values else DEFAULT_FIELDS
     pieces = []
@@ -101,7 +107,8 @@ def _pieces(values: Mapping[str, str]) -> list[FormatPiece[SlurmJobRow]]:
             raise InvalidInput(f"--format: {part or 'nothing'} is not a field")
         column: TableColumn[SlurmJobRow] = find_column(match[1], COLUMNS, "--format")
         width = int(match[3]) if match[3] else column.width
-        pieces.append(FormatPiece(column, width, right=not match[2], after=" ", cut="+"))
+        left = match[2] if match[3] else column.name in _LEFT
+        pieces.append(FormatPiece(column, width, right=not left, after=" ", cut="+"))
     return pieces
 
 

@@ -96,7 +96,7 @@ COLUMNS: Final[tuple[TableColumn[NodeRow], ...]] = (
 DEFAULT_FORMAT: Final = "%9P %.5a %.10l %.6D %.6t %N"
 SUMMARY_FORMAT: Final = "%9P %.5a %.10l %.16F %N"
 NODE_FORMAT: Final = "%N %.6D %.9P %.5t"
-LONG_FORMAT: Final = "%9P %.5a %.10l %.6D %.11T %N"
+LONG_FORMAT: Final = "%9P %.5a %.10l %.10s %.4r %.8h %.10g %.6D %.11T %N"
 
 
 def sinfo(words: list[str]) -> int:

@@ -1,0 +1,143 @@
+"""The test suites of programs for Slurm, as their wheels have them, on Slurm's commands of Pilotage."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+from xml.etree import ElementTree
+
+import pytest
+
+from tests.acceptance.test_slurm_commands import Shell, shared
+from tests.deadlines import PATIENCE
+from tests.instance import running
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(12 * PATIENCE)]
+
+ROOT: Final = Path(__file__).parents[2]
+NOT_OF_DASK: Final = {
+    "test_security": "its wheel lacks the key that it reads",
+    "test_different_interfaces_on_scheduler_and_workers": "it names network interfaces of its containers",
+    "test_slurm_runner": "it writes to a fixed folder of the machine: see test_a_runner_of_dask_in_four_tasks",
+}
+"""Tests that fail or cannot run on a Slurm as well."""
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Iterator[Shell]:
+    with running(tmp_path, idle=60, processors=8) as instance:
+        shared(instance)
+        folder = tmp_path / "work"
+        folder.mkdir()
+        yield Shell(instance, folder)
+
+
+def outcomes(shell: Shell, plugin: str, *words: str, **variables: str) -> dict[str, str]:
+    """By the name of a test: passed, skipped, failure or error. `words`: of the command line of pytest."""
+    report = shell.folder / "report.xml"
+    plugins = [word for name in ("cacheprovider", "xdist", "timeout") for word in ("-p", f"no:{name}")]
+    program = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        *plugins,
+        "-p",
+        plugin,
+        "--noconftest",
+        "-c",
+        "/dev/null",
+    ]
+    # Limits of the suites are for an idle cluster. A variable is stronger than the lines of a script.
+    environment = {"PYTHONPATH": str(ROOT), "SBATCH_TIMELIMIT": "60", **variables}
+    with (shell.folder / "suite.log").open("w") as log:
+        subprocess.run(
+            [*program, f"--rootdir={shell.folder}", f"--junitxml={report}", *words],
+            cwd=shell.folder,
+            env=shell.environment | environment,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            timeout=10 * PATIENCE,
+            check=False,
+        )
+    assert report.exists(), (shell.folder / "suite.log").read_text()
+    return {
+        str(case.get("name")): next((one.tag for one in case if one.tag in _ENDS), "passed")
+        for case in ElementTree.parse(report).iter("testcase")
+    }
+
+
+_ENDS: Final = ("failure", "error", "skipped")
+
+
+def assert_passed(shell: Shell, found: Mapping[str, str], least: int) -> None:
+    bad = {name: end for name, end in found.items() if end in ("failure", "error")}
+    assert not bad, f"{bad}\n{(shell.folder / 'suite.log').read_text()[-20_000:]}"
+    assert Counter(found.values())["passed"] >= least, found
+
+
+def package(name: str, program: str) -> Path:
+    pytest.importorskip(name, reason=f"the group `clients` is not installed: {program} is not tested")
+    file = importlib.import_module(name).__file__
+    assert file is not None
+    return Path(file).parent
+
+
+def test_the_suite_of_dask_jobqueue(shell: Shell) -> None:
+    suite = package("dask_jobqueue", "Dask-jobqueue") / "tests"
+    patience = f"{PATIENCE:.0f}"
+    found = outcomes(
+        shell,
+        "tests.dask_suite",
+        *(str(suite / name) for name in ("test_job.py", "test_jobqueue_core.py", "test_slurm.py")),
+        *("-k", " and ".join(f"not {name}" for name in NOT_OF_DASK if name != "test_security")),
+        f"--deselect={suite / 'test_jobqueue_core.py'}::test_security",
+        PILOTAGE_TEST_QUEUE_WAIT=patience,
+        DASK_JOBQUEUE__SLURM__DEATH_TIMEOUT=patience,
+        DASK_JOBQUEUE__SLURM__INTERFACE="lo",
+        DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT=f"{patience}s",
+    )
+    assert_passed(shell, {name: end for name, end in found.items() if name != "test_security"}, 8)
+
+
+def test_the_suite_of_parsl(shell: Shell) -> None:
+    suite = package("parsl", "Parsl") / "tests"
+    words = [str(suite / name) for name in ("test_python_apps", "test_bash_apps")]
+    chosen = "not cleannet and not unix_filesystem_permissions_required"
+    config = str(suite / "configs/slurm_local.py")
+    found = outcomes(shell, "tests.parsl_suite", "-k", chosen, "--config", config, *words)
+    assert_passed(shell, found, 80)
+    provider = sorted(str(path) for path in (suite / "test_providers").glob("test_s*.py"))
+    assert_passed(shell, outcomes(shell, "tests.parsl_suite", "--config", "local", *provider), 3)
+
+
+RUNNER = """\
+from dask.distributed import Client
+from dask_jobqueue.slurm import SLURMRunner
+
+with SLURMRunner(scheduler_file="{job_id}.json", scheduler_options={"dashboard": False}) as runner:
+    with Client(runner) as client:
+        client.wait_for_workers(2)
+        print("sum", sum(client.gather(client.map(abs, range(-3, 4)))))
+"""
+
+
+def test_a_runner_of_dask_in_four_tasks(shell: Shell) -> None:
+    """One task is the scheduler, one the client, and two are workers."""
+    package("dask_jobqueue", "Dask-jobqueue")
+    shell.script("runner.py", RUNNER)
+    done = subprocess.run(
+        ["srun", "--mpi=none", "-Q", "-n", "4", sys.executable, "runner.py"],
+        cwd=shell.folder,
+        env=shell.environment | {"DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": f"{PATIENCE:.0f}s"},
+        capture_output=True,
+        text=True,
+        timeout=4 * PATIENCE,
+        check=False,
+    )
+    assert (done.returncode, "sum 12" in done.stdout.splitlines()) == (0, True), done
