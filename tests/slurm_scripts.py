@@ -159,7 +159,7 @@ _VARYING: Final = (
     (r"/\S*/slurm_start: \d+:", "<start>:"),
     (r"/\S+/slurm.conf", "<settings>"),
     (r"test:127\S+", "<cluster>"),
-    (r"\d+ Killed", "<id> Killed"),
+    (r" *\d+ Killed", " <id> Killed"),
     (r"JOB \d+ ON", "JOB <id> ON"),
     (r"CANCELLED AT \S+", "CANCELLED AT <time>"),
     (rf"\b(?:n1|{re.escape(socket.gethostname().partition('.')[0])})\b", "<host>"),
@@ -299,7 +299,8 @@ class Driver:
         )
         self._note("held-array: scancel a task", self.run("scancel", task))
         for name in ("held-array", "held-short-array"):
-            self._note(f"{name}: scancel", self.run("scancel", numbers[name]))
+            # Slurm has one record of all tasks that never started, and a row of sacct here is one task.
+            self._note(f"{name}: scancel", self.run("scancel", numbers.pop(name)))
 
     def _without_numbers(self, done: subprocess.CompletedProcess[str]) -> subprocess.CompletedProcess[str]:
         """Names of scripts in place of the numbers of their jobs."""

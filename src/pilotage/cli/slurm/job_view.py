@@ -182,8 +182,11 @@ class SlurmJobs:
     def open_parent(self, name: str) -> str:
         """`12`, or `12_*` of an array, for a name that `parent` gave; "" if it has ended, or is out of sight."""
         if name not in self._open_parents:
-            of_array = name.startswith("s:")
-            number = int(name.removeprefix("s:"))
+            of_array, digits = name.startswith("s:"), name.removeprefix("s:")
+            if not digits.isdigit():
+                # A name inside of a document with several jobs.
+                return name
+            number = int(digits)
             chosen = wire.jobs.Selection(submission=number) if of_array else wire.jobs.Selection(ids=[number])
             jobs = list(self.jobs(chosen))
             text = ""
