@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
-from pilotage.cli.console import Column
+from pilotage.cli.console import Column, Columns
 from pilotage.cli.parser import CommandArgument, CommandOption
 from pilotage.cli.session import Session, connected
 from pilotage.cli.time_format import format_instant
@@ -46,30 +46,17 @@ def list_agents(
     if session.as_json:
         session.screen.json({"agents": agents})
         return
-    columns = (
-        Column("agent"),
-        Column("team"),
-        Column("state"),
-        Column("host", rank=2),
-        Column("seen", rank=1),
-        Column("elements"),
-        Column("waiting", right=True),
-        Column("running", right=True),
+    columns: Columns[AgentSummary] = (
+        (Column("agent"), lambda agent: agent.name),
+        (Column("team"), lambda agent: agent.team),
+        (Column("state"), lambda agent: agent.state),
+        (Column("host", rank=2), lambda agent: agent.host),
+        (Column("seen", rank=1), lambda agent: session.screen.instant(agent.seen)),
+        (Column("elements"), lambda agent: elements_text(agent)),
+        (Column("waiting", right=True), lambda agent: agent.waiting),
+        (Column("running", right=True), lambda agent: agent.running),
     )
-    rows = (
-        (
-            agent.name,
-            agent.team,
-            agent.state,
-            agent.host,
-            session.screen.instant(agent.seen),
-            elements_text(agent),
-            agent.waiting,
-            agent.running,
-        )
-        for agent in agents
-    )
-    session.screen.table(columns, rows)
+    session.screen.listing(columns, agents)
 
 
 @connected

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
 
 from pilotage.cli.asked_services import show_facts, state_of
-from pilotage.cli.console import Column
+from pilotage.cli.console import Column, Columns
 from pilotage.cli.parser import CommandArgument
 from pilotage.cli.session import Session, connected
 from pilotage.cli.submit import show_warnings
 from pilotage.core.plurals import plural
 
 if TYPE_CHECKING:
-    from pilotage.wire.catalogues import CatalogueSummary
+    from pilotage.wire.catalogues import CatalogueSummary, FollowedSummary
 
 NameArgument = Annotated[str, CommandArgument("A catalogue of the policy", "NAME")]
 
@@ -23,30 +23,17 @@ def list_catalogues(session: Session) -> None:
     with session.client() as client:
         summaries = client.catalogues()
     session.screen.json({"catalogues": summaries})
-    columns = (
-        Column("catalogue"),
-        Column("type", rank=2),
-        Column("state"),
-        Column("since", rank=1),
-        Column("data sets", right=True),
-        Column("oldest reading", rank=3),
-        Column("outputs", rank=2),
-        Column("problem", text=True),
+    columns: Columns[CatalogueSummary] = (
+        (Column("catalogue"), lambda row: row.name),
+        (Column("type", rank=2), lambda row: row.type),
+        (Column("state"), lambda row: state_of(row)),
+        (Column("since", rank=1), lambda row: session.screen.instant(row.since)),
+        (Column("data sets", right=True), lambda row: row.datasets),
+        (Column("oldest reading", rank=3), lambda row: session.screen.instant(row.oldest)),
+        (Column("outputs", rank=2), lambda row: _outputs(row)),
+        (Column("problem", text=True), lambda row: row.problem or row.registration_problem),
     )
-    rows = (
-        (
-            row.name,
-            row.type,
-            state_of(row),
-            session.screen.instant(row.since),
-            row.datasets,
-            session.screen.instant(row.oldest),
-            _outputs(row),
-            row.problem or row.registration_problem,
-        )
-        for row in summaries
-    )
-    session.screen.table(columns, rows)
+    session.screen.listing(columns, summaries)
 
 
 def _outputs(row: CatalogueSummary) -> str:
@@ -65,13 +52,14 @@ def show(session: Session, name: NameArgument) -> None:
     _print_facts(session, report.catalogue)
     if report.datasets:
         session.screen.line("")
-    columns = (Column("data set"), Column("read"), Column("problem", text=True), Column("note", text=True))
-    rows = (
-        (row.name, session.screen.instant(row.read) or "never", row.problem, row.note)
-        for row in report.datasets
+    columns: Columns[FollowedSummary] = (
+        (Column("data set"), lambda row: row.name),
+        (Column("read"), lambda row: session.screen.instant(row.read) or "never"),
+        (Column("problem", text=True), lambda row: row.problem),
+        (Column("note", text=True), lambda row: row.note),
     )
     if report.datasets:
-        session.screen.table(columns, rows)
+        session.screen.listing(columns, report.datasets)
 
 
 def _print_facts(session: Session, row: CatalogueSummary) -> None:

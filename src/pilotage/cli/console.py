@@ -68,6 +68,10 @@ class Column:
         return min(natural, self.least) if self.text else natural
 
 
+Columns = tuple[tuple[Column, Callable[[Row], object]], ...]
+"""The columns of a table, each with the function that makes its cell of a row."""
+
+
 class CommandOutput:
     """One command's output. With `as_json` only `json` writes to standard output, notes go to standard error."""
 
@@ -132,6 +136,11 @@ class CommandOutput:
         left_out = [column.name for place, column in enumerate(columns) if place not in shown]
         if any(line[place] for line in lines for place in range(len(columns)) if place not in shown):
             self.note(f"no room for {', '.join(left_out)}: a wider terminal or --json shows them")
+
+    def listing(self, columns: Columns[Row], rows: Iterable[Row]) -> None:
+        """A table of these rows."""
+        cells = ([cell(row) for _, cell in columns] for row in rows)
+        self.table([column for column, _ in columns], cells)
 
     def row_limit(self, limit: int | None, default: int) -> int:
         """How many rows a list may have; 0: all. Without a limit: `default` on a terminal, elsewhere all."""

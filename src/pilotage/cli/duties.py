@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from pilotage.cli.console import Column
+from pilotage.cli.console import Column, Columns
 from pilotage.cli.session import Session, connected
 from pilotage.core.plurals import plural
 
 if TYPE_CHECKING:
     from pilotage.client import Client
+    from pilotage.wire.duties import FailingRowSummary
 
 
 @connected
@@ -19,12 +20,14 @@ def duties(session: Session) -> None:
     with session.client() as client:
         answer = client.duties()
     session.screen.json(answer)
-    columns = (Column("duty"), Column("step"), Column("row"), Column("since"), Column("error"))
-    rows = (
-        (row.duty, row.step or "whole cycle", row.row, session.screen.instant(row.since), row.error)
-        for row in answer.failing
+    columns: Columns[FailingRowSummary] = (
+        (Column("duty"), lambda row: row.duty),
+        (Column("step"), lambda row: row.step or "whole cycle"),
+        (Column("row"), lambda row: row.row),
+        (Column("since"), lambda row: session.screen.instant(row.since)),
+        (Column("error"), lambda row: row.error),
     )
-    session.screen.table(columns, rows)
+    session.screen.listing(columns, answer.failing)
     if session.screen.terminal and not answer.count:
         session.screen.line(f"All duties work: {len(answer.duties)}.")
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from pilotage.cli.asked_services import show_facts, state_of
-from pilotage.cli.console import Column
+from pilotage.cli.console import Column, Columns
 from pilotage.cli.parser import CommandArgument
 from pilotage.cli.session import Session, connected
+
+if TYPE_CHECKING:
+    from pilotage.wire.issuers import IssuerSummary
 
 SERVING = "answers"
 
@@ -18,26 +21,15 @@ def list_issuers(session: Session) -> None:
     with session.client() as client:
         summaries = client.issuers()
     session.screen.json({"issuers": summaries})
-    columns = (
-        Column("issuer"),
-        Column("url"),
-        Column("sign_in", rank=1),
-        Column("state"),
-        Column("since", rank=2),
-        Column("problem", text=True),
+    columns: Columns[IssuerSummary] = (
+        (Column("issuer"), lambda row: row.name),
+        (Column("url"), lambda row: row.url),
+        (Column("sign_in", rank=1), lambda row: "command line" if row.client else "programs only"),
+        (Column("state"), lambda row: state_of(row, SERVING)),
+        (Column("since", rank=2), lambda row: session.screen.instant(row.since)),
+        (Column("problem", text=True), lambda row: row.problem),
     )
-    rows = (
-        (
-            row.name,
-            row.url,
-            "command line" if row.client else "programs only",
-            state_of(row, SERVING),
-            session.screen.instant(row.since),
-            row.problem,
-        )
-        for row in summaries
-    )
-    session.screen.table(columns, rows)
+    session.screen.listing(columns, summaries)
 
 
 @connected

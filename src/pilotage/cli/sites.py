@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Annotated
 
-from pilotage.cli.console import Column
+from pilotage.cli.console import Column, Columns
 from pilotage.cli.parser import CommandArgument, CommandOption
 from pilotage.cli.session import Session, connected
 from pilotage.cli.time_format import parse_end
@@ -31,32 +31,21 @@ def list_sites(session: Session) -> None:
     if session.as_json:
         session.screen.json({"sites": sites})
         return
-    columns = (
-        Column("site"),
-        Column("state"),
-        Column("ces", text=True, rank=3),
-        Column("slots", right=True, rank=2),
-        Column("pilots", rank=2),
-        Column("running", right=True),
-        Column("waiting", right=True),
-        Column("until", rank=1),
-        Column("reason", text=True),
-    )
-    rows = (
+    columns: Columns[SiteSummary] = (
+        (Column("site"), lambda site: site.name),
+        (Column("state"), lambda site: site.state),
+        (Column("ces", text=True, rank=3), lambda site: ",".join(site.ces)),
+        (Column("slots", right=True, rank=2), lambda site: site.slots),
         (
-            site.name,
-            site.state,
-            ",".join(site.ces),
-            site.slots,
-            ", ".join(f"{number} {state}" for state, number in sorted(site.pilots.items())),
-            site.running,
-            site.waiting,
-            session.screen.instant(site.until),
-            site.reason,
-        )
-        for site in sites
+            Column("pilots", rank=2),
+            lambda site: ", ".join(f"{number} {state}" for state, number in sorted(site.pilots.items())),
+        ),
+        (Column("running", right=True), lambda site: site.running),
+        (Column("waiting", right=True), lambda site: site.waiting),
+        (Column("until", rank=1), lambda site: session.screen.instant(site.until)),
+        (Column("reason", text=True), lambda site: site.reason),
     )
-    session.screen.table(columns, rows)
+    session.screen.listing(columns, sites)
 
 
 @connected

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from pilotage.cli.asked_services import show_facts, state_of
-from pilotage.cli.console import Column
+from pilotage.cli.console import Column, Columns
 from pilotage.cli.parser import CommandArgument
 from pilotage.cli.session import Session, connected
+
+if TYPE_CHECKING:
+    from pilotage.wire.storage import StorageSummary
 
 
 @connected
@@ -16,19 +19,15 @@ def list_storage(session: Session) -> None:
     with session.client() as client:
         summaries = client.storage()
     session.screen.json({"storage": summaries})
-    columns = (
-        Column("storage"),
-        Column("type", rank=2),
-        Column("state"),
-        Column("since", rank=1),
-        Column("address"),
-        Column("problem", text=True),
+    columns: Columns[StorageSummary] = (
+        (Column("storage"), lambda row: row.name),
+        (Column("type", rank=2), lambda row: row.type),
+        (Column("state"), lambda row: state_of(row)),
+        (Column("since", rank=1), lambda row: session.screen.instant(row.since)),
+        (Column("address"), lambda row: row.address),
+        (Column("problem", text=True), lambda row: row.problem),
     )
-    rows = (
-        (row.name, row.type, state_of(row), session.screen.instant(row.since), row.address, row.problem)
-        for row in summaries
-    )
-    session.screen.table(columns, rows)
+    session.screen.listing(columns, summaries)
 
 
 @connected

@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING, Annotated
 
 from pilotage.cli.ces.add import is_experimental
-from pilotage.cli.console import Column, CommandOutput
+from pilotage.cli.console import Column, Columns, CommandOutput
 from pilotage.cli.parser import CommandArgument, CommandOption
 from pilotage.cli.session import Session, connected
 from pilotage.cli.time_format import format_duration
@@ -27,32 +27,18 @@ def list_ces(session: Session) -> None:
         session.screen.json({"ces": summaries})
         return
     now = time.time()
-    columns = (
-        Column("ce"),
-        Column("type", rank=3),
-        Column("site", rank=4),
-        Column("state"),
-        Column("waiting", right=True),
-        Column("running", right=True),
-        Column("in doubt", right=True, rank=2),
-        Column("until", rank=1),
-        Column("reason", text=True),
+    columns: Columns[CeSummary] = (
+        (Column("ce"), lambda ce: ce.name),
+        (Column("type", rank=3), lambda ce: ce.type),
+        (Column("site", rank=4), lambda ce: ce.site),
+        (Column("state"), lambda ce: ce.state),
+        (Column("waiting", right=True), lambda ce: _room(ce.waiting, ce.max_waiting)),
+        (Column("running", right=True), lambda ce: _room(ce.running, ce.max_running)),
+        (Column("in doubt", right=True, rank=2), lambda ce: ce.in_doubt),
+        (Column("until", rank=1), lambda ce: session.screen.instant(ce.until)),
+        (Column("reason", text=True), lambda ce: reason_of(ce, now)),
     )
-    rows = (
-        (
-            ce.name,
-            ce.type,
-            ce.site,
-            ce.state,
-            _room(ce.waiting, ce.max_waiting),
-            _room(ce.running, ce.max_running),
-            ce.in_doubt,
-            session.screen.instant(ce.until),
-            reason_of(ce, now),
-        )
-        for ce in summaries
-    )
-    session.screen.table(columns, rows)
+    session.screen.listing(columns, summaries)
 
 
 def reason_of(ce: CeSummary, now: float) -> str:

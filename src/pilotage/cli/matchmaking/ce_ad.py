@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from pilotage import wire
-from pilotage.cli.console import Column, CommandOutput
+from pilotage.cli.console import Column, Columns, CommandOutput
 from pilotage.cli.parser import CommandArgument, CommandOption
 from pilotage.cli.session import Session, connected
 from pilotage.cli.time_format import format_duration
 
 if TYPE_CHECKING:
-    from pilotage.wire.matchmaking import CeAdReport
+    from pilotage.wire.matchmaking import CeAdReport, HostClassAd
 
 SUSPICIOUS = 1
 
@@ -81,16 +81,18 @@ def _show(screen: CommandOutput, report: CeAdReport, hosts: bool) -> None:
         for line in indented(parse_ad(report.ad, LIMITS)).splitlines():
             screen.line(line)
         return
-    columns = (Column("hosts", right=True), Column("names"), Column("attributes"))
-    rows = (
+    columns: Columns[HostClassAd] = (
+        (Column("hosts", right=True), lambda row: row.count),
         (
-            row.count,
-            ", ".join(row.hosts) + (" ..." if len(row.hosts) < row.count and row.hosts else ""),
-            "; ".join(f"{name} = {value}" for name, value in row.attributes.items()),
-        )
-        for row in report.hosts
+            Column("names"),
+            lambda row: ", ".join(row.hosts) + (" ..." if len(row.hosts) < row.count and row.hosts else ""),
+        ),
+        (
+            Column("attributes"),
+            lambda row: "; ".join(f"{name} = {value}" for name, value in row.attributes.items()),
+        ),
     )
-    screen.table(columns, rows)
+    screen.listing(columns, report.hosts)
 
 
 def _report_age(screen: CommandOutput, report: CeAdReport, now: float) -> None:

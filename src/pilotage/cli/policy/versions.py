@@ -7,14 +7,14 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated
 
 from pilotage import wire
-from pilotage.cli.console import Column
+from pilotage.cli.console import Column, Columns
 from pilotage.cli.parser import CommandArgument, CommandOption
 from pilotage.cli.policy.files import FileArgument, policy_for_server
 from pilotage.cli.session import LimitOption, Session, connected
 from pilotage.core.errors import Unreachable
 
 if TYPE_CHECKING:
-    from pilotage.wire.policy import PolicyDocument
+    from pilotage.wire.policy import PolicyDocument, PolicyVersion
 
 MAX_VERSION = 10**15
 """Upper bound of version numbers."""
@@ -96,17 +96,13 @@ def history(
     with session.client() as client:
         versions = session.screen.first_rows(client.policy_versions(), limit, DEFAULT_ROWS)
     session.screen.json({"versions": versions})
-    columns = (Column("version", right=True), Column("applied"), Column("by"), Column("reason", text=True))
-    rows = (
-        (
-            version.version,
-            session.screen.instant(version.applied_at),
-            version.applied_by,
-            version.reason,
-        )
-        for version in versions
+    columns: Columns[PolicyVersion] = (
+        (Column("version", right=True), lambda version: version.version),
+        (Column("applied"), lambda version: session.screen.instant(version.applied_at)),
+        (Column("by"), lambda version: version.applied_by),
+        (Column("reason", text=True), lambda version: version.reason),
     )
-    session.screen.table(columns, rows)
+    session.screen.listing(columns, versions)
 
 
 @connected

@@ -6,7 +6,7 @@ import json
 import time
 from typing import TYPE_CHECKING, Annotated
 
-from pilotage.cli.console import Column
+from pilotage.cli.console import Column, Columns
 from pilotage.cli.option_groups import with_option_groups
 from pilotage.cli.parser import CommandArgument, CommandOption
 from pilotage.cli.requests.choice import RequestOptions
@@ -98,17 +98,16 @@ def history(
         history_of_request = client.request_history(request)
         events = [event for event in history_of_request if everything or event.kind != ELEMENTS]
     session.screen.json({"events": events})
-    columns = (Column("at"), Column("actor"), Column("event"), Column("detail", text=True))
-    rows = (
+    columns: Columns[RequestEvent] = (
+        (Column("at"), lambda event: session.screen.instant(event.at)),
+        (Column("actor"), lambda event: event.actor),
         (
-            session.screen.instant(event.at),
-            event.actor,
-            f"{event.old} → {event.new}" if event.kind == "state" else event.kind,
-            _detail(event),
-        )
-        for event in events
+            Column("event"),
+            lambda event: f"{event.old} → {event.new}" if event.kind == "state" else event.kind,
+        ),
+        (Column("detail", text=True), lambda event: _detail(event)),
     )
-    session.screen.table(columns, rows)
+    session.screen.listing(columns, events)
 
 
 @connected
