@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import TYPE_CHECKING, Annotated
 
 from pilotage import wire
@@ -13,7 +13,7 @@ from pilotage.cli.actions import (
     act_on_jobs,
     parse_priority,
 )
-from pilotage.cli.console import Column
+from pilotage.cli.console import Column, Columns
 from pilotage.cli.job_selection import OwnerOption
 from pilotage.cli.lists import DEFAULT_ROWS
 from pilotage.cli.parser import CommandArgument
@@ -41,29 +41,22 @@ def list_submissions(
             client.submissions(owner=owner, page=DEFAULT_ROWS), limit, DEFAULT_ROWS
         )
     session.screen.json({"submissions": rows})
-    names = ("submission", "name", "owner", "submitted", "jobs", "ended", "running", "parallel", "states")
-    ranks = {"owner": 2, "submitted": 3, "parallel": 1}
-    right = {"submission", "jobs", "ended", "running", "parallel"}
-    columns = [
-        Column(name, right=name in right, rank=ranks.get(name, 0), text=name == "states") for name in names
-    ]
-    session.screen.table(columns, (_cells(session, row) for row in rows))
-
-
-def _cells(session: Session, row: SubmissionSummary) -> tuple[object, ...]:
-    ended = sum(number for state, number in row.states.items() if state in FINAL)
-    running = sum(number for state, number in row.states.items() if state in CONFIRMED)
-    return (
-        row.id,
-        row.name,
-        row.owner,
-        session.screen.instant(row.submitted),
-        row.count,
-        ended,
-        running,
-        row.parallel or "",
-        _states_text(row),
+    columns: Columns[SubmissionSummary] = (
+        (Column("submission", right=True), lambda row: row.id),
+        (Column("name"), lambda row: row.name),
+        (Column("owner", rank=2), lambda row: row.owner),
+        (Column("submitted", rank=3), lambda row: session.screen.instant(row.submitted)),
+        (Column("jobs", right=True), lambda row: row.count),
+        (Column("ended", right=True), lambda row: _number_in(row, FINAL)),
+        (Column("running", right=True), lambda row: _number_in(row, CONFIRMED)),
+        (Column("parallel", right=True, rank=1), lambda row: row.parallel or ""),
+        (Column("states", text=True), _states_text),
     )
+    session.screen.listing(columns, rows)
+
+
+def _number_in(row: SubmissionSummary, states: Container[str]) -> int:
+    return sum(number for state, number in row.states.items() if state in states)
 
 
 def _states_text(row: SubmissionSummary) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated
 
-from pilotage.cli.console import Column
+from pilotage.cli.console import Column, Columns
 from pilotage.cli.parser import CommandArgument, CommandOption
 from pilotage.cli.session import Session, connected
 from pilotage.cli.time_format import format_size
@@ -15,7 +15,7 @@ from pilotage.core.errors import InvalidInput
 from pilotage.core.plurals import plural
 
 if TYPE_CHECKING:
-    from pilotage.wire.datasets import BlockSummary, DataSetReport, DataSetSummary
+    from pilotage.wire.datasets import BlockSummary, DataSetReport, DataSetSummary, FileSummary
 
 NameArgument = Annotated[str, CommandArgument("A data set", "NAME")]
 BLOCKS_SHOWN = 20
@@ -32,28 +32,17 @@ def list_datasets(
     with session.client() as client:
         summaries = list(client.datasets(contains=text, owner=owner))
     session.screen.json({"datasets": summaries})
-    columns = (
-        Column("data set"),
-        Column("owner", rank=3),
-        Column("state"),
-        Column("blocks", right=True, rank=2),
-        *(Column(name, right=True) for name in ("files", "events", "size")),
-        Column("created", rank=1),
+    columns: Columns[DataSetSummary] = (
+        (Column("data set"), lambda row: row.name),
+        (Column("owner", rank=3), lambda row: row.owner),
+        (Column("state"), lambda row: "open" if row.open else "closed"),
+        (Column("blocks", right=True, rank=2), lambda row: row.blocks),
+        (Column("files", right=True), lambda row: row.files),
+        (Column("events", right=True), lambda row: row.events),
+        (Column("size", right=True), lambda row: _size(session, row.size)),
+        (Column("created", rank=1), lambda row: session.screen.instant(row.created)),
     )
-    rows = (
-        (
-            row.name,
-            row.owner,
-            "open" if row.open else "closed",
-            row.blocks,
-            row.files,
-            row.events,
-            _size(session, row.size),
-            session.screen.instant(row.created),
-        )
-        for row in summaries
-    )
-    session.screen.table(columns, rows)
+    session.screen.listing(columns, summaries)
 
 
 @connected
@@ -85,26 +74,17 @@ def _show_files(session: Session, name: str, block: str) -> None:
     with session.client() as client:
         files = list(client.dataset_files(name, block))
     session.screen.json({"files": files})
-    columns = (
-        Column("file"),
-        Column("size", right=True),
-        Column("events", right=True),
-        Column("checksum"),
-        Column("records"),
-    )
-    session.screen.table(
-        columns,
+    columns: Columns[FileSummary] = (
+        (Column("file"), lambda file: file.name),
+        (Column("size", right=True), lambda file: _size(session, file.size)),
+        (Column("events", right=True), lambda file: file.events),
+        (Column("checksum"), lambda file: file.checksum),
         (
-            (
-                file.name,
-                _size(session, file.size),
-                file.events,
-                file.checksum,
-                " ".join(f"{run}:{first}-{last}" for run, first, last in file.lumis),
-            )
-            for file in files
+            Column("records"),
+            lambda file: " ".join(f"{run}:{first}-{last}" for run, first, last in file.lumis),
         ),
     )
+    session.screen.listing(columns, files)
 
 
 def _print_facts(session: Session, report: DataSetReport) -> None:

@@ -19,7 +19,7 @@ from pilotage.core.workqueue.roll_up import ENDED
 from pilotage.core.workqueue.states import ElementState
 
 if TYPE_CHECKING:
-    from pilotage.wire.requests import RequestEvent, RequestSummary
+    from pilotage.wire.requests import RequestElement, RequestEvent, RequestSummary
 
 ELEMENTS = "elements"
 """The kind of event of elements that move."""
@@ -57,34 +57,24 @@ def list_requests(
         rows = session.screen.first_rows(listed, limit, DEFAULT_ROWS)
     session.screen.json({"requests": rows})
     now, exact = time.time(), not session.screen.terminal
-    columns = (
-        Column("request", right=True),
-        Column("name", text=True, least=12),
-        Column("owner"),
-        Column("priority", right=True, rank=4),
-        Column("team", rank=1),
-        Column("state", state=True),
-        Column("elements", right=True, rank=3),
-        Column("jobs", right=True),
-        Column("failed", right=True, rank=1),
-        Column("submitted" if exact else "age", rank=2),
+    columns: Columns[RequestSummary] = (
+        (Column("request", right=True), lambda row: row.id),
+        (Column("name", text=True, least=12), lambda row: row.name),
+        (Column("owner"), lambda row: row.owner),
+        (Column("priority", right=True, rank=4), lambda row: row.priority),
+        (Column("team", rank=1), lambda row: row.team),
+        (Column("state", state=True), lambda row: f"{row.state}, paused" if row.paused else row.state),
+        (Column("elements", right=True, rank=3), lambda row: f"{row.ended_elements:,}/{row.elements:,}"),
+        (Column("jobs", right=True), lambda row: f"{row.done_jobs:,}/{row.jobs:,}"),
+        (Column("failed", right=True, rank=1), lambda row: f"{row.failed_jobs:,}" if row.failed_jobs else ""),
+        (Column("submitted" if exact else "age", rank=2), lambda row: _age(row.created, now, exact=exact)),
     )
-    session.screen.table(columns, ((*_cells(row), _age(row.created, now, exact=exact)) for row in rows))
+    session.screen.listing(columns, rows)
 
 
 def _age(created: float, now: float, *, exact: bool) -> str:
     """For people how long ago, which is short; for programs the instant."""
     return format_instant(created, now, exact=True) if exact else format_duration(max(0.0, now - created))
-
-
-def _cells(row: RequestSummary) -> tuple[object, ...]:
-    return (
-        *(row.id, row.name, row.owner, row.priority, row.team),
-        f"{row.state}, paused" if row.paused else row.state,
-        f"{row.ended_elements:,}/{row.elements:,}",
-        f"{row.done_jobs:,}/{row.jobs:,}",
-        f"{row.failed_jobs:,}" if row.failed_jobs else "",
-    )
 
 
 @connected
@@ -131,31 +121,18 @@ def elements(
         rows = session.screen.first_rows(listed, limit, DEFAULT_ROWS)
     session.screen.json({"elements": rows})
     now, exact = time.time(), not session.screen.terminal
-    columns = (
-        Column("element", right=True),
-        Column("step", rank=2),
-        Column("state", state=True),
-        Column("agent", rank=1),
-        Column("site"),
-        Column("jobs", right=True),
-        Column("failed", right=True),
-        Column("changed" if exact else "for"),
-        Column("reason", text=True),
+    columns: Columns[RequestElement] = (
+        (Column("element", right=True), lambda row: row.id),
+        (Column("step", rank=2), lambda row: row.step),
+        (Column("state", state=True), lambda row: row.state),
+        (Column("agent", rank=1), lambda row: row.agent),
+        (Column("site"), lambda row: row.site),
+        (Column("jobs", right=True), lambda row: f"{row.jobs_done:,}/{row.jobs:,}"),
+        (Column("failed", right=True), lambda row: f"{row.jobs_failed:,}" if row.jobs_failed else ""),
+        (Column("changed" if exact else "for"), lambda row: _age(row.changed, now, exact=exact)),
+        (Column("reason", text=True), lambda row: row.reason),
     )
-    session.screen.table(
-        columns,
-        (
-            (
-                *(row.id, row.step, row.state, row.agent, row.site, f"{row.jobs_done:,}/{row.jobs:,}"),
-                *(
-                    f"{row.jobs_failed:,}" if row.jobs_failed else "",
-                    _age(row.changed, now, exact=exact),
-                    row.reason,
-                ),
-            )
-            for row in rows
-        ),
-    )
+    session.screen.listing(columns, rows)
 
 
 def _detail(event: RequestEvent) -> str:
