@@ -1,4 +1,4 @@
-"""Writes a folder for PATH with the commands of another system, which call this program."""
+"""`pilotage slurm-commands` and `dirac-commands`: a folder for PATH with the commands of another system."""
 
 from __future__ import annotations
 
@@ -7,13 +7,35 @@ import shlex
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Annotated
 
+from pilotage.cli.dirac.commands import DIRAC_COMMANDS
+from pilotage.cli.parser import CommandArgument
+from pilotage.cli.slurm.commands import SLURM_COMMANDS
 from pilotage.core.errors import Conflict, InvalidInput
+from pilotage.core.plurals import plural
 
+FolderArgument = Annotated[Path, CommandArgument("Folder for the commands", "DIR")]
 MARK = "# A command of Pilotage."
 
 
-def write_commands(folder: Path, module: str, names: Iterable[str]) -> list[Path]:
+def slurm_commands(folder: FolderArgument) -> None:
+    """Write the commands of Slurm for jobs into a folder; put it first in PATH.
+
+    They take the same scripts and options as in Slurm, and act on jobs of Pilotage.
+    """
+    _write_commands(folder, "pilotage.main.slurm", SLURM_COMMANDS)
+
+
+def dirac_commands(folder: FolderArgument) -> None:
+    """Write the commands of DIRAC for jobs into a folder; put it first in PATH.
+
+    They take the same JDL and job ids as in DIRAC, and act on jobs of Pilotage.
+    """
+    _write_commands(folder, "pilotage.main.dirac", DIRAC_COMMANDS)
+
+
+def _write_commands(folder: Path, module: str, names: Iterable[str]) -> None:
     """Write one script for each name; it runs `module` of this Python with the name and its arguments.
 
     Scripts of an earlier call are replaced. Raises Conflict for a file that is not one of them, before it writes any.
@@ -28,7 +50,8 @@ def write_commands(folder: Path, module: str, names: Iterable[str]) -> list[Path
             _write(path, module)
     except OSError as error:
         raise InvalidInput(f"the commands cannot be written to {folder}: {error.strerror}") from error
-    return paths
+    print(f"{plural(len(paths), 'command')}: {', '.join(path.name for path in paths)}")
+    print(f"Put them into use:  export PATH={shlex.quote(str(folder.resolve()))}:$PATH")
 
 
 def _is_ours(path: Path) -> bool:

@@ -158,10 +158,10 @@ COMMANDS: dict[str, LazyCommand] = {
     "policy import": _here("policy.files", "import_cfg", "Convert a DIRAC configuration to a policy"),
     "server duties": _here("duties", "duties", "List the rows that duties of the server cannot process"),
     "dirac-commands": _here(
-        "dirac.install", "dirac_commands", "Write the commands of DIRAC for jobs into a folder for PATH"
+        "command_folder", "dirac_commands", "Write the commands of DIRAC for jobs into a folder for PATH"
     ),
     "slurm-commands": _here(
-        "slurm.install", "slurm_commands", "Write the commands of Slurm for jobs into a folder for PATH"
+        "command_folder", "slurm_commands", "Write the commands of Slurm for jobs into a folder for PATH"
     ),
     "login": _here("login", "login", "Log in to a server on another machine"),
     "logout": _here("login", "logout", "Remove the address and the token of a login"),
