@@ -16,7 +16,7 @@ from pilotage.cli.job_selection import (
 )
 from pilotage.cli.option_groups import with_option_groups
 from pilotage.cli.parser import CommandArgument, CommandOption
-from pilotage.cli.session import Session, connected
+from pilotage.cli.session import Session, YesOption, connected
 from pilotage.core.errors import Conflict, InvalidInput
 from pilotage.core.jobs.fields import BY_NAME
 from pilotage.core.plurals import plural
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 DryRunOption = Annotated[bool, CommandOption("Only print the number of jobs")]
 ReasonOption = Annotated[str, CommandOption("Reason to record in the job events", "TEXT")]
-YesOption = Annotated[bool, CommandOption("Do not ask for confirmation", names="-y --yes")]
 
 PAST = {
     "kill": "killed",

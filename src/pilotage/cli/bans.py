@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from pilotage.cli.console import Column
 from pilotage.cli.parser import CommandArgument, CommandOption
-from pilotage.cli.session import Session, connected
+from pilotage.cli.session import ReasonOption, Session, connected
 from pilotage.cli.time_format import parse_end
 
 if TYPE_CHECKING:
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 UserArgument = Annotated[str, CommandArgument("A user of the policy", "USER")]
 SiteOption = Annotated[str, CommandOption("Only at this site; otherwise at all", "NAME")]
-ReasonOption = Annotated[str, CommandOption("Reason to record", "TEXT")]
 
 
 @connected

@@ -18,7 +18,7 @@ from pilotage.cli.job_selection import (
 )
 from pilotage.cli.option_groups import with_option_groups
 from pilotage.cli.parser import CommandOption
-from pilotage.cli.session import Session, connected
+from pilotage.cli.session import Session, YesOption, connected
 from pilotage.cli.submit import send_prepared, show_dry_run
 from pilotage.cli.submit_options import JobOptions
 from pilotage.client.resubmission import Resubmission, describe_resubmission, prepare_resubmission
@@ -50,7 +50,7 @@ def rerun(
     key: Annotated[
         str, CommandOption("Idempotency key: repeating the command with it creates no more jobs", "KEY")
     ] = "",
-    yes: Annotated[bool, CommandOption("Do not ask for confirmation", names="-y --yes")] = False,
+    yes: YesOption = False,
     dry_run: Annotated[
         bool, CommandOption("Print the request and the server's warnings; submit nothing")
     ] = False,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from pilotage.cli.parser import CommandArgument, CommandOption
 from pilotage.cli.policy.versions import ReasonOption
-from pilotage.cli.session import Session, connected
+from pilotage.cli.session import Session, YesOption, connected
 from pilotage.core.errors import InvalidInput
 from pilotage.core.plurals import plural
 
@@ -57,7 +57,7 @@ def import_sites(
         CommandOption("Only this site, or a pattern such as 'UKI-*'; may be repeated", "NAME"),
     ] = None,
     dry_run: Annotated[bool, CommandOption("Print the changes, and make none")] = False,
-    yes: Annotated[bool, CommandOption("Do not ask for confirmation", names="-y --yes")] = False,
+    yes: YesOption = False,
     reason: ReasonOption = "",
 ) -> None:
     """Add sites of GOCDB or CRIC to the policy, and take sites down for their downtimes.

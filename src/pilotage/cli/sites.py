@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from pilotage.cli.console import Column, Columns
 from pilotage.cli.parser import CommandArgument, CommandOption
-from pilotage.cli.session import Session, connected
+from pilotage.cli.session import ReasonOption, Session, connected
 from pilotage.cli.time_format import parse_end
 from pilotage.core.errors import NotFound
 from pilotage.core.plurals import plural
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from pilotage.wire.sites import SiteSummary
 
 NameArgument = Annotated[str, CommandArgument("A site of the policy", "NAME")]
-ReasonOption = Annotated[str, CommandOption("Reason to record", "TEXT")]
 UntilOption = Annotated[
     str,
     CommandOption("When the site becomes normal again: in 90m, 2h, 3d, or a date; otherwise never", "TIME"),

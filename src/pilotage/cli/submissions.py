@@ -9,7 +9,6 @@ from pilotage import wire
 from pilotage.cli.actions import (
     DryRunOption,
     ReasonOption,
-    YesOption,
     act_on_jobs,
     parse_priority,
 )
@@ -17,7 +16,7 @@ from pilotage.cli.console import Column, Columns
 from pilotage.cli.job_selection import OwnerOption
 from pilotage.cli.lists import DEFAULT_ROWS
 from pilotage.cli.parser import CommandArgument
-from pilotage.cli.session import LimitOption, Session, connected
+from pilotage.cli.session import LimitOption, Session, YesOption, connected
 from pilotage.cli.time_format import format_duration
 from pilotage.core.errors import InvalidInput
 from pilotage.core.jobs.states import CONFIRMED, FINAL

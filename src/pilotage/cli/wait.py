@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from pilotage.cli.console import CommandOutput, format_counts
 from pilotage.cli.job_selection import (
@@ -14,8 +14,7 @@ from pilotage.cli.job_selection import (
 )
 from pilotage.cli.option_groups import with_option_groups
 from pilotage.cli.outcome import WaitOutcome, note_jobs_continue, report_outcome
-from pilotage.cli.parser import CommandOption
-from pilotage.cli.session import LONG_PATIENCE, Session, connected
+from pilotage.cli.session import LONG_PATIENCE, Session, TimeoutOption, connected
 from pilotage.cli.time_format import parse_duration
 from pilotage.core.errors import NotFound
 
@@ -30,7 +29,7 @@ def wait(
     session: Session,
     conditions: LastingConditions,
     ids: IdsArgument = None,
-    timeout: Annotated[str, CommandOption("Stop waiting after this time: 90s, 15m, 2h", "TIME")] = "",
+    timeout: TimeoutOption = "",
 ) -> int | None:
     """Wait until jobs have ended. The exit code is 0 if all are Done with all their outputs.
 

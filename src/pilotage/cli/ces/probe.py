@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from pilotage.cli.parser import CommandArgument, CommandOption
-from pilotage.cli.session import LONG_PATIENCE, Session, connected
+from pilotage.cli.session import LONG_PATIENCE, Session, TimeoutOption, connected
 from pilotage.cli.time_format import parse_duration
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ _REACHED = ("ok", "warning", "failed")
 def probe(
     session: Session,
     name: Annotated[str, CommandArgument("A CE of the policy", "NAME")],
-    timeout: Annotated[str, CommandOption("Stop waiting after this time: 90s, 15m, 2h", "TIME")] = "15m",
+    timeout: TimeoutOption = "15m",
     record: Annotated[
         str,
         CommandOption(

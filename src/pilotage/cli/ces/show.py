@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from pilotage.cli.ces.add import is_experimental
 from pilotage.cli.console import Column, Columns, CommandOutput
-from pilotage.cli.parser import CommandArgument, CommandOption
-from pilotage.cli.session import Session, connected
+from pilotage.cli.parser import CommandArgument
+from pilotage.cli.session import ReasonOption, Session, connected
 from pilotage.cli.time_format import format_duration
 from pilotage.core.plurals import plural
 
@@ -161,7 +161,7 @@ def _show_failures(screen: CommandOutput, failures: list[CeFailure]) -> None:
 def enable(
     session: Session,
     name: NameArgument,
-    reason: Annotated[str, CommandOption("Reason to record", "TEXT")] = "",
+    reason: ReasonOption = "",
 ) -> None:
     """Submit pilots to a CE again: after failures had stopped it, after a pause, or after `ce disable`."""
     with session.client() as client:
@@ -177,7 +177,7 @@ def enable(
 def disable(
     session: Session,
     name: NameArgument,
-    reason: Annotated[str, CommandOption("Reason to record", "TEXT")],
+    reason: ReasonOption,
 ) -> None:
     """Submit no more pilots to a CE until `ce enable`. Its pilots and their jobs go on."""
     with session.client() as client:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
 from pilotage.cli.parser import CommandArgument, CommandOption
-from pilotage.cli.session import Session, connected
+from pilotage.cli.session import ReasonOption, Session, YesOption, connected
 from pilotage.client.selections import parse_ids
 from pilotage.core.errors import Conflict, InvalidInput, NotFound
 from pilotage.core.plurals import plural
@@ -47,8 +47,8 @@ def kill(
         bool, CommandOption("Cancel the batch jobs too, without waiting for the next call")
     ] = False,
     dry_run: Annotated[bool, CommandOption("Only print the number of pilots")] = False,
-    reason: Annotated[str, CommandOption("Reason to record", "TEXT")] = "",
-    yes: Annotated[bool, CommandOption("Do not ask for confirmation", names="-y --yes")] = False,
+    reason: ReasonOption = "",
+    yes: YesOption = False,
 ) -> None:
     """End pilots; their jobs wait again and lose no try (administrators).
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from pilotage.cli.option_groups import OptionGroup
 from pilotage.cli.parser import CommandOption
-from pilotage.cli.session import Session
+from pilotage.cli.session import Session, YesOption
 from pilotage.core.errors import InvalidInput, NotFound
 from pilotage.core.plurals import plural
 from pilotage.core.requests.states import RequestState
@@ -37,7 +37,7 @@ class RequestOptions(OptionGroup):
 class RequestChoice(RequestOptions):
     """Options of a command that changes requests."""
 
-    yes: Annotated[bool, CommandOption("Do not ask for confirmation", names="-y --yes")] = False
+    yes: YesOption = False
 
     @property
     def _is_given(self) -> bool:

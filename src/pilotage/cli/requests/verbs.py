@@ -12,7 +12,7 @@ from pilotage.cli.parser import CommandArgument, CommandOption
 from pilotage.cli.requests.choice import RequestChoice
 from pilotage.cli.requests.lists import note_approval
 from pilotage.cli.requests.step_options import ResourceOptions, StepOptions
-from pilotage.cli.session import Session, connected
+from pilotage.cli.session import ReasonOption, Session, connected
 from pilotage.core.errors import Conflict, Forbidden, InvalidInput, NotFound, PilotageError
 from pilotage.core.plurals import plural
 from pilotage.core.requests.states import BEFORE_INTAKE, EDITABLE, ENDED, UNFINISHED, RequestState
@@ -45,7 +45,6 @@ IdsArgument = Annotated[
     list[int] | None,
     CommandArgument("Numbers of requests; none: a filter chooses them", "[REQUEST]..."),
 ]
-ReasonOption = Annotated[str, CommandOption("Reason to record", "TEXT")]
 KeyOption = Annotated[str, CommandOption("Submit only once with this key, however often it is sent", "TEXT")]
 SitesOption = Annotated[str | None, CommandOption("Sites, separated by commas; ANY: all", "NAMES")]
 BannedOption = Annotated[str | None, CommandOption("Banned sites; empty: none", "NAMES")]

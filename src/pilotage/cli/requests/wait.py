@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 from pilotage.cli.outcome import JOB_FAILED, note_on_interrupt
-from pilotage.cli.parser import CommandArgument, CommandOption
-from pilotage.cli.session import LONG_PATIENCE, Session, connected
+from pilotage.cli.parser import CommandArgument
+from pilotage.cli.session import LONG_PATIENCE, Session, TimeoutOption, connected
 from pilotage.cli.time_format import parse_duration
 from pilotage.core.plurals import plural
 from pilotage.core.requests.states import ENDED, SUCCESSFUL, RequestState
@@ -40,7 +40,7 @@ class RequestOutcome:
 def wait(
     session: Session,
     ids: Annotated[list[int], CommandArgument("Numbers of requests", "REQUEST...")],
-    timeout: Annotated[str, CommandOption("Stop waiting after this time: 90s, 15m, 2h", "TIME")] = "",
+    timeout: TimeoutOption = "",
 ) -> int | None:
     """Wait until requests have ended. The exit code is 0 if all are completed, and no job or element failed.
 
