@@ -43,9 +43,7 @@ def list_agents(
     """List the agents: where they run, when they last called, their elements and jobs."""
     with session.client() as client:
         agents = client.agents(everything=everything)
-    if session.as_json:
-        session.screen.json({"agents": agents})
-        return
+    session.screen.json({"agents": agents})
     columns: Columns[AgentSummary] = (
         (Column("agent"), lambda agent: agent.name),
         (Column("team"), lambda agent: agent.team),
@@ -64,9 +62,7 @@ def show(session: Session, name: NameArgument) -> None:
     """Show one agent, also if it has ended: its lease, elements and jobs."""
     with session.client() as client:
         agent = client.agent(name)
-    if session.as_json:
-        session.screen.json(agent)
-        return
+    session.screen.json(agent)
     now, exact = time.time(), not session.screen.terminal
     session.screen.facts(
         (

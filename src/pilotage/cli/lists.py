@@ -38,9 +38,7 @@ def queues(session: Session, limit: LimitOption = None) -> None:
     """List the task queues: waiting jobs of one owner and group with equal requirements."""
     with session.client() as client:
         queues = session.screen.first_rows(client.queues(), limit, DEFAULT_ROWS)
-    if session.as_json:
-        session.screen.json({"queues": queues})
-        return
+    session.screen.json({"queues": queues})
     noted = any(queue.note for queue in queues)
     columns = (
         Column("id", right=True),

@@ -27,9 +27,7 @@ def list_sites(session: Session) -> None:
     """List the sites: their state, pilots and jobs."""
     with session.client() as client:
         sites = client.sites()
-    if session.as_json:
-        session.screen.json({"sites": sites})
-        return
+    session.screen.json({"sites": sites})
     columns: Columns[SiteSummary] = (
         (Column("site"), lambda site: site.name),
         (Column("state"), lambda site: site.state),
@@ -52,9 +50,7 @@ def show(session: Session, name: NameArgument) -> None:
     """Show one site: its state with who set it, when and why, its CEs, pilots and jobs."""
     with session.client() as client:
         site = _find(client.sites(), name)
-    if session.as_json:
-        session.screen.json(site)
-        return
+    session.screen.json(site)
     pilots = ", ".join(f"{number} {state}" for state, number in sorted(site.pilots.items()))
     facts = {
         "site": site.name,

@@ -116,8 +116,7 @@ def read_descriptions(
 
 def show_dry_run(session: Session, prepared: list[SubmissionUpload]) -> None:
     """Print the requests, and the errors and warnings that the server reports for them."""
-    if session.as_json:
-        session.screen.json([request.request for request in prepared])
+    session.screen.json([request.request for request in prepared])
     for request in prepared:
         if not session.as_json:
             _show(session.screen, request)
@@ -205,8 +204,7 @@ def finish_submit(session: Session, client: Client, sent: SubmitReport, wait: bo
             sent.outputs_incomplete += outcome.outputs_incomplete
             for state, number in outcome.states.items():
                 sent.states[state] = sent.states.get(state, 0) + number
-    if session.as_json:
-        session.screen.json(sent)
+    session.screen.json(sent)
     return code
 
 

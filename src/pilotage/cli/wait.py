@@ -40,8 +40,7 @@ def wait(
     with session.client(patience=LONG_PATIENCE) as client:
         require_named_jobs(client, ids)
         outcome = watch_to_end(session.screen, client, selection, limit)
-    if session.as_json:
-        session.screen.json(outcome)
+    session.screen.json(outcome)
     return outcome.code
 
 

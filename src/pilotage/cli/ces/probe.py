@@ -51,8 +51,7 @@ def probe(
             current = state
             if not session.as_json:
                 waiting = _report_new_steps(session.screen, current, reported, waiting)
-    if session.as_json:
-        session.screen.json(current)
+    session.screen.json(current)
     return _conclude(session, current)
 
 

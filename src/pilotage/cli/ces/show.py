@@ -23,9 +23,7 @@ def list_ces(session: Session) -> None:
     """List the CEs of the policy: whether pilots are submitted there and why not, and how many there are."""
     with session.client() as client:
         summaries = client.ces()
-    if session.as_json:
-        session.screen.json({"ces": summaries})
-        return
+    session.screen.json({"ces": summaries})
     now = time.time()
     columns: Columns[CeSummary] = (
         (Column("ce"), lambda ce: ce.name),
@@ -166,8 +164,7 @@ def enable(
     """Submit pilots to a CE again: after failures had stopped it, after a pause, or after `ce disable`."""
     with session.client() as client:
         ce = client.enable_ce(name, reason)
-    if session.as_json:
-        session.screen.json(ce)
+    session.screen.json(ce)
     session.screen.line(
         f"CE {name} is enabled" + ("" if ce.state == "active" else f", but {ce.state}: {ce.reason}")
     )
@@ -182,6 +179,5 @@ def disable(
     """Submit no more pilots to a CE until `ce enable`. Its pilots and their jobs go on."""
     with session.client() as client:
         ce = client.disable_ce(name, reason)
-    if session.as_json:
-        session.screen.json(ce)
+    session.screen.json(ce)
     session.screen.line(f"CE {name} is disabled; {plural(ce.waiting + ce.running, 'pilot')} of it may go on")

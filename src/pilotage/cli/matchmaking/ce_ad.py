@@ -32,8 +32,7 @@ def ce_ad(
     standard error; for a file the exit code is then 1. Errors have a line and a column.
     """
     reports = _of_file(target) if _is_file(target) else [_of_server(session, target)]
-    if session.as_json:
-        session.screen.json(reports if len(reports) > 1 else reports[0])
+    session.screen.json(reports if len(reports) > 1 else reports[0])
     for report in reports:
         if not session.as_json:
             _show(session.screen, report, hosts)

@@ -68,8 +68,7 @@ def kill(
             if would.done and not session.screen.ask(question):
                 raise InvalidInput(f"nothing done: {question}", hint="use -y to skip the confirmation")
         answer = client.kill_pilots(numbers, ce=ce, order=order, dry_run=dry_run, reason=reason)
-    if session.as_json:
-        session.screen.json(answer)
+    session.screen.json(answer)
     for line in summary(answer, order, dry_run=dry_run):
         session.screen.line(line)
     for refusal in answer.refused[:REFUSALS_SHOWN]:

@@ -72,8 +72,7 @@ def _send(session: Session, client: Client, prepared: list[RequestUpload], wait:
     code = 0
     for answer in accepted if wait else ():
         code = max(code, watch_request(session, client, answer.request.id).code)
-    if session.as_json:
-        session.screen.json({"requests": accepted})
+    session.screen.json({"requests": accepted})
     return code
 
 

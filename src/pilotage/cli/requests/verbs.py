@@ -308,7 +308,6 @@ def _files_by_name(given: list[str] | None) -> dict[str, Path]:
 
 
 def _show_new(session: Session, row: RequestSummary, origin: str) -> None:
-    if session.as_json:
-        session.screen.json(row)
+    session.screen.json(row)
     session.screen.line(f"request {row.id} ({row.name}): {origin}; {row.state}")
     note_approval(session, row)

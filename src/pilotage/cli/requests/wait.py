@@ -49,8 +49,7 @@ def wait(
     limit = parse_duration(timeout) if timeout else None
     with session.client(patience=LONG_PATIENCE) as client:
         outcomes = [watch_request(session, client, number, limit) for number in ids]
-    if session.as_json:
-        session.screen.json({"requests": outcomes})
+    session.screen.json({"requests": outcomes})
     return max(outcome.code for outcome in outcomes)
 
 
