@@ -38,6 +38,17 @@ USERS = {
     SERVICE: {"groups": ["/exp/analysis", "/exp/production"]},
 }
 WEB, WEB_SECRET = "web", "another secret of the tests"
+WEB_POLICY = """
+[issuers.iam]
+url = "{url}"
+web_client = "{client}"
+web_secret_file = "{secret}"
+web_address = "{address}"
+scopes = ["openid"]
+[issuers.iam.groups]
+"/exp/analysis" = "others"
+"""
+"""The issuer in a policy, for sign-in with a browser."""
 _CLIENTS: list[dict[str, object]] = [
     {
         "client_id": CLIENT,

@@ -13,24 +13,13 @@ from pilotage.client import Client
 from tests.browser import browser
 from tests.deadlines import PATIENCE
 from tests.instance import Instance, started
-from tests.oidc import WEB, WEB_SECRET, OidcProvider, provider
+from tests.oidc import WEB, WEB_POLICY, WEB_SECRET, OidcProvider, provider
 from tests.prefix_proxy import PrefixProxy, prefix_proxy
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(4 * PATIENCE)]
-
-ISSUER = """
-[issuers.iam]
-url = "{url}"
-web_client = "{client}"
-web_secret_file = "{secret}"
-web_address = "{address}"
-scopes = ["openid"]
-[issuers.iam.groups]
-"/exp/analysis" = "others"
-"""
 
 
 @pytest.fixture(scope="module")
@@ -131,7 +120,7 @@ def test_a_person_signs_in_at_an_issuer_behind_the_prefix(
         oidc.stop()
         oidc.redirects = [f"{proxy.url}/signin-back"]
         oidc.start()
-        table = ISSUER.format(url=oidc.url, client=WEB, secret=folder / "secret", address=proxy.url)
+        table = WEB_POLICY.format(url=oidc.url, client=WEB, secret=folder / "secret", address=proxy.url)
         pool.client().apply_policy(pool.policy + table)
         page.goto(f"{proxy.url}/jobs")
         page.get_by_role("link", name="Sign in with iam").click()

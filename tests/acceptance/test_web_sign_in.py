@@ -11,18 +11,7 @@ import pytest
 
 from tests.deadlines import PATIENCE
 from tests.instance import Instance, running
-from tests.oidc import WEB, WEB_SECRET, OidcProvider, approve
-
-POLICY = """
-[issuers.iam]
-url = "{url}"
-web_client = "{client}"
-web_secret_file = "{secret}"
-web_address = "{address}"
-scopes = ["openid"]
-[issuers.iam.groups]
-"/exp/analysis" = "others"
-"""
+from tests.oidc import WEB, WEB_POLICY, WEB_SECRET, OidcProvider, approve
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +22,7 @@ def instance(oidc: OidcProvider, tmp_path_factory: pytest.TempPathFactory) -> It
         oidc.stop()
         oidc.redirects = [f"{made.url}/signin-back"]
         oidc.start()
-        made.policy += POLICY.format(url=oidc.url, client=WEB, secret=folder / "secret", address=made.url)
+        made.policy += WEB_POLICY.format(url=oidc.url, client=WEB, secret=folder / "secret", address=made.url)
         made.apply()
         yield made
 

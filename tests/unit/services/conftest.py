@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -9,6 +10,9 @@ from tests import writer_guard
 from tests.unit.services.bench import POLICY, Bench, MakeBench
 from tests.unit.services.workqueue.queue_bench import POLICY as QUEUE_POLICY
 from tests.unit.services.workqueue.queue_bench import QueueBench
+
+if TYPE_CHECKING:
+    from tests.unit.services.test_batch_director import Site
 
 
 @pytest.fixture(autouse=True)
@@ -54,3 +58,13 @@ def make(tmp_path: Path) -> Iterator[MakeBench]:
     for bench in made:
         bench.check()
         bench.close()
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    """A server with one batch system."""
+    from tests.unit.services.test_batch_director import Site
+
+    made = Site(tmp_path)
+    yield made
+    made.close()

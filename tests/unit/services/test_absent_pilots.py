@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -19,13 +17,6 @@ from pilotage.store.tables.pilot_submissions import PilotSubmissionRow
 from tests.unit.services.test_batch_director import SETTLE, Site
 
 HEARTBEAT = 10.0
-
-
-@pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
-    made = Site(tmp_path)
-    yield made
-    made.close()
 
 
 def with_running_jobs(site: Site, count: int = 3) -> dict[str, object]:

@@ -217,13 +217,6 @@ class Site:
         self.bench.end()
 
 
-@pytest.fixture
-def site(tmp_path: Path) -> Any:
-    made = Site(tmp_path)
-    yield made
-    made.close()
-
-
 def states(site: Site) -> dict[str, int]:
     rows = site.bench.connection.execute("SELECT state, count(*) FROM jobs GROUP BY state")
     return dict(rows.fetchall())

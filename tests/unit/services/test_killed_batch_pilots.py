@@ -2,24 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
-import pytest
-
 from pilotage.core.ids import PilotId
 from pilotage.core.pilots.orders import LeaveOrder
 from pilotage.outside.batch.submission import NativeState
 from pilotage.services.pilots.orders import order_to_leave
 from pilotage.store.tables import pilots
 from tests.unit.services.test_batch_director import SETTLE, Site, assert_settled
-
-
-@pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
-    made = Site(tmp_path)
-    yield made
-    made.close()
 
 
 def kill(site: Site, count: int | None = None) -> list[PilotId]:

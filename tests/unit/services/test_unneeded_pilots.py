@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
-
-import pytest
 
 from pilotage.core.pilots.states import PilotState
 from pilotage.outside.batch.submission import NativeState
@@ -24,13 +20,6 @@ from tests.unit.services.test_why import new_policy
 
 PATIENCE = 60.0
 """The default of `director.cancel_after`."""
-
-
-@pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
-    made = Site(tmp_path)
-    yield made
-    made.close()
 
 
 def cancel(site: Site, memory: UnneededPilots) -> list[int]:
