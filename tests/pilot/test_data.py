@@ -312,6 +312,7 @@ def logged(*places: Path, **fields: Any) -> dict[str, Any]:
 def test_logs_of_good_and_failed_jobs_are_stored(
     server: PilotServer, pilot: Start, storage: Path, tmp_path: Path
 ) -> None:
+    server.enrol.update(ahead=0)  # jobs ahead of the slow one would be given back
     good = shell(server, "echo out; echo err >&2; printf 1 > x", logged(storage, outputs=["x"], events=3))
     bad = shell(server, "echo halfway; echo broken >&2; exit 3", logged(storage, outputs=["x"]))
     slow = shell(server, "echo begun; sleep 600", logged(storage), wall_time=BEGUN)

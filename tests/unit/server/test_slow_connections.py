@@ -18,11 +18,9 @@ from pilotage.server.http.connection_limits import ConnectionCapacity, Connectio
 from pilotage.server.http.connection_timer import ConnectionClock
 from tests.deadlines import PATIENCE
 
-QUICK = ConnectionLimits(
-    first_byte=PATIENCE, idle=0.4, head_time=PATIENCE, window=0.4, rate=100_000.0, linger=0.4
-)
-STEADY = ConnectionLimits(first_byte=PATIENCE, idle=PATIENCE, head_time=PATIENCE, window=1.5, rate=1000.0)
-"""Of these limits the window alone can end a connection, and only if this process stands still for longer."""
+QUICK = ConnectionLimits(first_byte=2.0, idle=0.4, head_time=PATIENCE, window=0.4, rate=100_000.0, linger=0.4)
+STEADY = ConnectionLimits(first_byte=2.0, idle=0.4, head_time=PATIENCE, window=1.5, rate=1000.0)
+"""Of these limits the window alone can end a request, and only if this process stands still for longer."""
 LARGE = 40_000_000
 HEAD = b"POST /somewhere HTTP/1.1\r\nHost: here\r\nContent-Length: 1000000\r\n\r\n"
 
