@@ -104,9 +104,14 @@ class BatchShape:
         sent = instance.client().submit({"executable": "sleep", "arguments": [str(seconds)]}, values=values)
         return Selection(submission=sent.submission)
 
-    def submit_held(self, instance: Instance, count: int) -> tuple[Selection, Path]:
-        """So many jobs that run until the file is there: a fault meets them while they run, however late it comes."""
-        gate = instance.home / f"gate-{next(_numbers)}"
+    def submit_held(
+        self, instance: Instance, count: int, folder: Path | None = None
+    ) -> tuple[Selection, Path]:
+        """So many jobs that run until the file is there: a fault meets them while they run, however late it comes.
+
+        `folder`: where jobs can see the file; by default the server's home.
+        """
+        gate = (folder or instance.home) / f"gate-{next(_numbers)}"
         script = f"until [ -e {gate} ]; do sleep 0.1; done"
         job, client = {"executable": "sh", "arguments": ["-c", script]}, instance.client()
         jobs = Selection(submission=client.submit(job, values=range(count)).submission)

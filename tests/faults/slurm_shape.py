@@ -15,6 +15,11 @@ from tests.instance import Instance, processes_with
 JOBS = 12
 
 
+def submissions(calls: str) -> list[str]:
+    """The calls of sbatch that submit something; the others ask whether a CE's pilots could ever start."""
+    return [call for call in calls.splitlines() if "--test-only" not in call]
+
+
 def most_tries(seconds: float) -> int:
     """How often a CE may be tried in this time: it pauses for 10 s after the first refusal, then for twice as long."""
     tries, pause = 1, 10.0

@@ -77,9 +77,9 @@ def server(faulty: FaultyPool, tmp_path_factory: pytest.TempPathFactory) -> Iter
         yield instance
 
 
-def running_pilot(instance: Instance) -> tuple[Selection, Path, str]:
+def running_pilot(instance: Instance, pool: htcondor.CondorPool) -> tuple[Selection, Path, str]:
     """A job that runs until the file is there, and the batch id of its pilot."""
-    jobs, gate = CONDOR.submit_held(instance, 1)
+    jobs, gate = CONDOR.submit_held(instance, 1, pool.logs)
     [job] = instance.client().jobs(jobs)
     return jobs, gate, instance.pilot_of(job.id).batch_id
 
@@ -112,7 +112,7 @@ def test_a_schedd_that_has_lost_its_queue_gives_the_ids_again(instance: Instance
 
 
 def test_a_pilot_that_somebody_removes(instance: Instance, faulty: FaultyPool) -> None:
-    jobs, gate, batch_id = running_pilot(instance)
+    jobs, gate, batch_id = running_pilot(instance, faulty.system)
     faulty.system.run("condor_rm", batch_id)
     gate.touch()
     assert_all_done(instance, faulty.system, jobs, 1)
@@ -122,7 +122,7 @@ def test_a_running_pilot_that_somebody_holds_is_removed_with_the_reason(
     instance: Instance, faulty: FaultyPool
 ) -> None:
     """A pilot that has been started cannot start again, so it would be held for ever. Its job runs elsewhere."""
-    jobs, gate, batch_id = running_pilot(instance)
+    jobs, gate, batch_id = running_pilot(instance, faulty.system)
     faulty.system.run("condor_hold", "-reason", "for the test", batch_id)
     gate.touch()
     assert_all_done(instance, faulty.system, jobs, 1)
@@ -147,7 +147,7 @@ def test_pilots_that_htcondor_holds_are_told_in_plain_words(instance: Instance, 
 
 
 def test_an_evicted_pilot_is_not_started_again(instance: Instance, faulty: FaultyPool) -> None:
-    jobs, gate, batch_id = running_pilot(instance)
+    jobs, gate, batch_id = running_pilot(instance, faulty.system)
     faulty.system.run("condor_vacate_job", "-fast", batch_id)
     gate.touch()
     assert_all_done(instance, faulty.system, jobs, 1)
