@@ -151,8 +151,9 @@ def test_wrong_words(instance: Instance, words: tuple[str, ...], code: int, mess
 
 
 def test_the_cost_of_probes_is_told_and_an_unknown_ce_is_not(instance: Instance) -> None:
-    costs = instance.client().costs(ce="slurm")
-    assert [row.name for row in costs.rows] == ["slurm"]
+    client = instance.client()
+    assert instance.cli("ce", "test", "slurm").returncode == 0
+    until(lambda: [row.name for row in client.costs(ce="slurm").rows] == ["slurm"], what="the probe's cost")
     with pytest.raises(NotFound, match="no CE nowhere"):
         instance.client().costs(ce="nowhere")
 
