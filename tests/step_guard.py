@@ -31,7 +31,7 @@ def install(file: Path) -> None:
     connect, answer = sqlite3.connect, Application._answer
 
     def counted(*arguments: Any, **options: Any) -> sqlite3.Connection:
-        connection = connect(*arguments, **options)
+        connection: sqlite3.Connection = connect(*arguments, **options)
         connection.set_progress_handler(_count, UNIT)
         return connection
 
@@ -43,13 +43,13 @@ def install(file: Path) -> None:
             with file.open("a") as lines:
                 lines.write(json.dumps([scope.get("path", ""), (_units - before) * UNIT]) + "\n")
 
-    sqlite3.connect = counted
+    sqlite3.connect = counted  # type: ignore[assignment]
     Application._answer = measured  # type: ignore[method-assign]
 
 
-def last_steps(file: Path) -> int:
-    """The steps of the last request."""
-    return int(json.loads(file.read_text().splitlines()[-1])[1])
+def lines_of(file: Path) -> list[tuple[str, int]]:
+    """The path and the steps of each request that was answered."""
+    return [tuple(json.loads(line)) for line in file.read_text().splitlines()] if file.exists() else []
 
 
 if __name__ == "__main__":

@@ -406,6 +406,8 @@ OF_SEVERAL_SERVERS = {
 }
 """With PostgreSQL, whose transactions run in a thread of their own."""
 OVER_TLS = {"CertificateDuty"}
+WITH_SPANS = {"SpanDuty"}
+"""With `--otlp`. It reads 500 jobs at a time, and the history of one."""
 
 
 def source(world: World, route: APIRoute) -> Iterator[Sent]:

@@ -17,7 +17,7 @@ from pilotage.services.catalogue import locations, outputs, registration
 from pilotage.services.catalogue.locations import ReplicaChange
 from pilotage.services.catalogue.outputs import BlockLimits, WrittenFile
 from pilotage.store.engine.connection import bounded_sum
-from pilotage.store.tables import datasets, location_sets, replicas
+from pilotage.store.tables import dataset_totals, datasets, location_sets, replicas
 from pilotage.store.tables.selections import Viewer
 from pilotage.store.writer.transaction import Transaction
 from pilotage.store.writer.writer import Writer
@@ -84,7 +84,7 @@ def test_a_block_is_closed_with_its_last_files_and_has_its_location(
     assert block.located == 1.0
     file = datasets.files_named(connection, raw, ["a"])["a"]
     assert datasets.lumis_of(file) == [[1, 1, 4], [2, 7, 7]]
-    assert datasets.totals(connection, [raw]) == {raw: datasets.Totals(1, 0, 3, 50, 11)}
+    assert dataset_totals.totals(connection, [raw]) == {raw: dataset_totals.Totals(1, 0, 3, 50, 11)}
 
 
 def test_adding_again_changes_nothing_and_new_files_get_a_further_block(
@@ -519,7 +519,7 @@ def test_sums_beyond_64_bits_are_told_as_the_largest_number_and_stop_nothing(
         add(writer, f"a{number}", block=f"huge{number}", events=most - number, size=2**62)
     add(writer, "b", complete=False, events=2**62, size=5)
     add(writer, "c d", complete=True, events=2**62, size=5)
-    assert datasets.totals(connection, [raw])[raw] == datasets.Totals(4, 0, 6, most, most)
+    assert dataset_totals.totals(connection, [raw])[raw] == dataset_totals.Totals(4, 0, 6, most, most)
     [(_, *numbers)] = [row[:4] for row in replicas.by_site(connection, raw)]
     assert numbers == [4, 6, most]
     closed = datasets.closed_blocks(connection, raw, 0, 10)

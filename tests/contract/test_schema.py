@@ -96,6 +96,25 @@ def _make_earlier(connection: sa.Connection, revision: str) -> None:
     connection.execute(new_database._VERSION.insert().values(version_num=revision))
 
 
+def test_an_upgrade_counts_the_closed_blocks_of_each_data_set(unmade: Store) -> None:
+    sql = """
+        INSERT INTO datasets (id, name, owner, grp, created) VALUES (1, 'a', 'o', 'g', 0), (2, 'b', 'o', 'g', 0);
+        INSERT INTO blocks (id, dataset_id, name, created, open, files, events, size) VALUES
+          (1, 1, 'x', 0, 0, 2, 9223372036854775807, 5), (2, 1, 'y', 0, 0, 3, 1, 6), (3, 1, 'z', 0, 1, 4, 2, 7)
+    """
+    with unmade.engine.begin() as connection:
+        _make_earlier(connection, revisions.FIRST_REVISION)
+        if unmade.name == "postgresql":
+            new_database._create_partitions(connection)
+        for statement in sql.split(";"):
+            connection.execute(sa.text(statement))
+    upgrade(unmade.engine)
+    with unmade.engine.connect() as connection:
+        counted = "SELECT closed_blocks, closed_files, closed_events, closed_size FROM datasets ORDER BY id"
+        rows = [tuple(row) for row in connection.execute(sa.text(counted))]
+    assert rows == [(2, 5, 2**63 - 1, 11), (0, 0, 0, 0)]
+
+
 def test_the_first_schema_has_its_file() -> None:
     assert EARLIER[0] == revisions.FIRST_REVISION
     assert set(EARLIER) <= revisions.known_revisions()

@@ -15,7 +15,8 @@ from pilotage.core.policy import Policy
 from pilotage.services.catalogue.registration import free_number, insert_part
 from pilotage.store.engine.connection import Connection
 from pilotage.store.tables import datasets, replicas
-from pilotage.store.tables.datasets import DataSetRow, Totals
+from pilotage.store.tables.dataset_totals import Totals
+from pilotage.store.tables.datasets import DataSetRow
 from pilotage.store.writer.transaction import Transaction
 
 BLOCKS_AT_ONCE = 64

@@ -13,7 +13,8 @@ from pilotage.core.datasets.facts import BlockEntry, FileEntry, Replica, check_d
 from pilotage.core.errors import Conflict, Forbidden, NotFound
 from pilotage.store.engine.connection import MAX_INTEGER, Connection
 from pilotage.store.tables import datasets, location_sets, replicas
-from pilotage.store.tables.datasets import BlockRow, DataSetRow, FileRow, Totals
+from pilotage.store.tables.dataset_totals import Totals
+from pilotage.store.tables.datasets import BlockRow, DataSetRow, FileRow
 from pilotage.store.tables.replicas import ReplicaRow
 from pilotage.store.tables.selections import Viewer
 from pilotage.store.writer.transaction import Transaction

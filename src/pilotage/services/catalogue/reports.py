@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from pilotage.store.engine.connection import Connection
-from pilotage.store.tables import datasets, replicas
-from pilotage.store.tables.datasets import Totals
+from pilotage.store.tables import dataset_totals, datasets, replicas
+from pilotage.store.tables.dataset_totals import Totals
 from pilotage.wire.datasets import BlockSummary, DataSetSite, FileSummary, ReplicaSummary
 
 
@@ -29,7 +29,7 @@ def places(connection: Connection, dataset: int) -> Places:
 
 def live_totals(connection: Connection, dataset: int) -> Totals:
     """The totals of a data set, with the open blocks that jobs write."""
-    totals = datasets.totals(connection, [dataset]).get(dataset, Totals())
+    totals = dataset_totals.totals(connection, [dataset]).get(dataset, Totals())
     uncounted = [block.id for block in datasets.open_blocks(connection, dataset) if not block.files]
     for contents in datasets.contents_of(connection, uncounted).values():
         totals = totals._replace(

@@ -10,13 +10,14 @@ from pilotage.core.requests.specification import Specification, Step, StepSplitt
 from pilotage.core.splitting.algorithm import KILOBYTE, Amount
 from pilotage.core.splitting.parser import parse_splitting
 from pilotage.store.engine.connection import Connection
-from pilotage.store.tables import dataset_blocks, datasets, location_sets
-from pilotage.store.tables.datasets import DataSetRow, Totals
+from pilotage.store.tables import dataset_blocks, dataset_totals, location_sets
+from pilotage.store.tables.dataset_totals import Totals
+from pilotage.store.tables.datasets import DataSetRow
 
 
 def amounts_of(connection: Connection, rows: Mapping[str, DataSetRow]) -> dict[str, Totals]:
     """The contents of these data sets by their names."""
-    totals = datasets.totals(connection, [row.id for row in rows.values()]) if rows else {}
+    totals = dataset_totals.totals(connection, [row.id for row in rows.values()]) if rows else {}
     return {name: totals.get(row.id, Totals()) for name, row in rows.items()}
 
 

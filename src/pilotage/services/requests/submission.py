@@ -33,7 +33,8 @@ from pilotage.services.requests.rights import Actor
 from pilotage.services.submission.accept import resolve_inputs
 from pilotage.store.engine.connection import Connection
 from pilotage.store.tables import agents, datasets, requests, resubmissions, submissions
-from pilotage.store.tables.datasets import DataSetRow, Totals
+from pilotage.store.tables.dataset_totals import Totals
+from pilotage.store.tables.datasets import DataSetRow
 from pilotage.store.tables.replicas import places_of
 from pilotage.store.tables.requests import ALL_SITES, RequestRow, StepRow
 from pilotage.store.writer.transaction import Transaction

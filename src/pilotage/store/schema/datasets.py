@@ -23,6 +23,11 @@ datasets = sa.Table(
     sa.Column("catalogue", sa.Text, nullable=False, server_default=""),
     # When a user removed it; its rows are deleted in slices. NULL: it is there.
     sa.Column("removed", sa.Float),
+    # Of its closed blocks: their number and contents, changed with the close of each.
+    sa.Column("closed_blocks", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("closed_files", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column("closed_events", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column("closed_size", sa.BigInteger, nullable=False, server_default="0"),
     # Ids are never reused: elements and files of the past refer to them.
     sqlite_autoincrement=True,
 )

@@ -8,8 +8,15 @@ from typing import Any, NamedTuple
 
 from pilotage.core.datasets.facts import FileEntry
 from pilotage.store.engine import bulk_statements
-from pilotage.store.engine.connection import Connection, bounded_addition, bounded_sum, in_list, lock_clause
+from pilotage.store.engine.connection import (
+    Connection,
+    bounded_addition,
+    in_list,
+    lock_clause,
+)
 from pilotage.store.engine.rows import columns
+from pilotage.store.tables import dataset_totals
+from pilotage.store.tables.dataset_totals import Totals
 
 
 class DataSetRow(NamedTuple):
@@ -56,16 +63,6 @@ class FileRow(NamedTuple):
     """JSON, or empty."""
     element_job: int | None
     """The job that wrote it; None: a user has registered it."""
-
-
-class Totals(NamedTuple):
-    """The contents of a data set or of a block."""
-
-    blocks: int = 0
-    open_blocks: int = 0
-    files: int = 0
-    events: int = 0
-    size: int = 0
 
 
 _DATA_SET = columns(DataSetRow, group="grp", request="request_id")
@@ -137,21 +134,6 @@ def page(
     )
     values = (after, contains, contains, owner, owner, limit)
     return [_data_set(row) for row in connection.execute(sql, values)]
-
-
-def totals(connection: Connection, datasets: Sequence[int]) -> dict[int, Totals]:
-    """The sums over the blocks of each data set. Open blocks that jobs write are not in them."""
-    condition, value = in_list(connection, "dataset_id", datasets)
-    rows = connection.execute(
-        f"SELECT dataset_id, count(*), sum(open), {', '.join(_sums(connection, 'files', 'events', 'size'))}"
-        f" FROM blocks WHERE {condition} GROUP BY dataset_id",
-        (value,),
-    )
-    return {row[0]: Totals(*map(int, row[1:])) for row in rows}
-
-
-def _sums(connection: Connection, *columns: str) -> list[str]:
-    return [bounded_sum(connection, column) for column in columns]
 
 
 def close(connection: Connection, dataset: int) -> None:
@@ -250,11 +232,14 @@ def add_contents(connection: Connection, block: int, added: Totals) -> None:
 
 def close_block(connection: Connection, dataset: int, block: int) -> None:
     """Close an open block. The data set is locked, so that the numbers of closed blocks rise as they are committed."""
-    connection.execute(
+    row = connection.execute(
         "UPDATE blocks SET open = 0, closed_number = 1 + (SELECT coalesce(max(b.closed_number), 0)"
-        " FROM blocks b WHERE b.dataset_id = ? AND b.closed_number IS NOT NULL) WHERE id = ? AND open = 1",
+        " FROM blocks b WHERE b.dataset_id = ? AND b.closed_number IS NOT NULL) WHERE id = ? AND open = 1"
+        " RETURNING files, events, size",
         (dataset, block),
-    )
+    ).fetchone()
+    if row is not None:
+        dataset_totals.add_closed(connection, dataset, row)
 
 
 def count_contents(connection: Connection, block: int) -> int:
@@ -271,7 +256,7 @@ def contents_of(connection: Connection, blocks: Sequence[int]) -> dict[int, Tota
     """The contents of blocks, counted from their files."""
     condition, value = in_list(connection, "block_id", blocks)
     rows = connection.execute(
-        f"SELECT block_id, count(*), {', '.join(_sums(connection, 'events', 'size'))}"
+        f"SELECT block_id, count(*), {', '.join(dataset_totals.sums(connection, 'events', 'size'))}"
         f" FROM files WHERE {condition} GROUP BY block_id",
         (value,),
     )

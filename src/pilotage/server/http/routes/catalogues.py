@@ -25,7 +25,7 @@ from pilotage.server.http.routes.submissions import group_of
 from pilotage.services.catalogue import following
 from pilotage.services.catalogue.following import catalogue_of
 from pilotage.store.engine.connection import Connection
-from pilotage.store.tables import catalogues, datasets, followed_datasets, registrations
+from pilotage.store.tables import catalogues, dataset_totals, datasets, followed_datasets, registrations
 from pilotage.wire.catalogues import (
     FOLLOW_DATASET,
     LIST_CATALOGUES,
@@ -118,11 +118,11 @@ async def follow_dataset(body: DataSetFollow, context: TheContext, caller: TheCa
     return DataSetFollowed(DataSetSummary(*row, *totals), [warning] if warning else [])
 
 
-def _read(connection: Connection, name: str) -> tuple[datasets.DataSetRow, datasets.Totals]:
+def _read(connection: Connection, name: str) -> tuple[datasets.DataSetRow, dataset_totals.Totals]:
     row = datasets.by_name(connection, name)
     if row is None:
         raise NotFound(f"there is no data set {name}", hint="it was removed just now")
-    return row, datasets.totals(connection, [row.id]).get(row.id, datasets.Totals())
+    return row, dataset_totals.totals(connection, [row.id]).get(row.id, dataset_totals.Totals())
 
 
 async def ensure_followed(context: Context, name: str, *, owner: str, group: str) -> str:

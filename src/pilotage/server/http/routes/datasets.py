@@ -35,8 +35,9 @@ from pilotage.services.catalogue import locations, registration, reports
 from pilotage.services.catalogue.locations import BLOCKS_AT_ONCE, ReplicaChange
 from pilotage.services.catalogue.registration import FILES_AT_ONCE, LUMIS_AT_ONCE, Added
 from pilotage.services.catalogue.visibility import hidden_data_warnings, unknown_storage_warnings
-from pilotage.store.tables import datasets
-from pilotage.store.tables.datasets import BlockRow, DataSetRow, Totals
+from pilotage.store.tables import dataset_totals, datasets
+from pilotage.store.tables.dataset_totals import Totals
+from pilotage.store.tables.datasets import BlockRow, DataSetRow
 from pilotage.store.writer.transaction import Transaction
 from pilotage.wire.call import ApiCall
 from pilotage.wire.datasets import (
@@ -74,7 +75,7 @@ def list_datasets(asked: DataSetsQuery, context: TheContext, _: TheCaller) -> Re
     """The data sets by id. `contains`: only names with this text in them. Every user may see every data set."""
     connection = context.readers.connection()
     rows = datasets.page(connection, asked.after, asked.limit, contains=asked.contains, owner=asked.owner)
-    totals = datasets.totals(connection, [row.id for row in rows])
+    totals = dataset_totals.totals(connection, [row.id for row in rows])
     return page("datasets", ((row.id, _summary(row, totals.get(row.id))) for row in rows), asked.limit)
 
 
@@ -301,7 +302,7 @@ def _audited(
 
 
 async def _read_summary(context: Context, row: DataSetRow) -> DataSetSummary:
-    totals = await context.quick_read(lambda connection: datasets.totals(connection, [row.id]))
+    totals = await context.quick_read(lambda connection: dataset_totals.totals(connection, [row.id]))
     return _summary(row, totals.get(row.id))
 
 
