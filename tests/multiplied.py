@@ -23,6 +23,19 @@ def multiply(path: Path, times: int) -> None:
             if table.name not in SINGLE and (key := _key(table)) is not None:
                 _multiply(connection, table, key, times)
         connection.commit()
+        print(
+            "ROWS",
+            [
+                (t.name, connection.execute(f"SELECT count(*) FROM {t.name}").fetchone()[0])
+                for t in metadata.sorted_tables
+            ],
+        )
+        print(
+            "BLOCKS",
+            connection.execute(
+                "select dataset_id,count(*) from blocks group by 1 order by 2 desc limit 3"
+            ).fetchall(),
+        )
         connection.execute("ANALYZE")
 
 
@@ -55,4 +68,6 @@ def _multiply(connection: sqlite3.Connection, table: sa.Table, key: sa.Column[in
 def _in_unique(table: sa.Table, column: sa.Column[str]) -> bool:
     indexes = (index for index in table.indexes if index.unique)
     constraints = (one for one in table.constraints if isinstance(one, sa.UniqueConstraint))
-    return any(column.name in index.columns for index in (*indexes, *constraints))
+    return any(column.name in index.columns for index in indexes) or any(
+        column.name in constraint.columns for constraint in constraints
+    )

@@ -142,7 +142,7 @@ def test_a_program_continues_its_own_trace_and_a_repeated_submission_is_the_same
     assert not [span for span in receiver.spans if span.trace == unsampled.trace]
 
 
-def test_a_request_is_one_trace_over_pieces_jobs_and_attempts(
+def test_a_request_is_one_trace_over_elements_jobs_and_attempts(
     instance: Instance, receiver: SpanReceiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own = TraceContext("1a" * 16, "2b" * 8)
@@ -165,13 +165,15 @@ def test_a_request_is_one_trace_over_pieces_jobs_and_attempts(
     [whole] = of_request(receiver, "request", number)
     [call] = [span for span in receiver.named("POST /v1/requests") if span.trace == own.trace]
     assert (call.parent, whole.parent) == (own.span, call.id)
-    pieces = of_request(receiver, "piece", number)
-    assert {(piece.parent, piece.attributes["pilotage.state"]) for piece in pieces} == {(whole.id, "Done")}
+    elements = of_request(receiver, "element", number)
+    assert {(element.parent, element.attributes["pilotage.state"]) for element in elements} == {
+        (whole.id, "Done")
+    }
     jobs = of_request(receiver, "job", number, 3)
-    assert {job.parent for job in jobs} <= {piece.id for piece in pieces}
+    assert {job.parent for job in jobs} <= {element.id for element in elements}
     attempts = of_request(receiver, "attempt", number, 3)
     assert {attempt.parent for attempt in attempts} == {job.id for job in jobs}
-    spans = [whole, *pieces, *jobs, *attempts]
+    spans = [whole, *elements, *jobs, *attempts]
     assert {(span.trace, span.failed) for span in spans} == {(own.trace, False)}
     by_id = {span.id: span for span in spans}
     inner = [span for span in spans if span is not whole]
@@ -193,13 +195,13 @@ def test_a_request_that_is_aborted_says_why(instance: Instance, receiver: SpanRe
         "splitting": {"algorithm": "EventBased", "events_per_job": 10},
     }
     number = client.submit_request(wanted).request.id
-    until(lambda: list(client.request_elements(number)), what="its pieces")
+    until(lambda: list(client.request_elements(number)), what="its elements")
     client.abort_request(number, reason="no need")
 
     [whole] = of_request(receiver, "request", number)
     assert (whole.error, whole.attributes["pilotage.reason"]) == ("aborted-completed", "no need")
-    pieces = of_request(receiver, "piece", number)
-    assert {(piece.parent, piece.error) for piece in pieces} == {(whole.id, "Canceled")}
+    elements = of_request(receiver, "element", number)
+    assert {(element.parent, element.error) for element in elements} == {(whole.id, "Canceled")}
 
 
 def test_killed_jobs_end_their_spans_with_the_reason(instance: Instance, receiver: SpanReceiver) -> None:

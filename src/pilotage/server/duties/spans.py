@@ -1,4 +1,4 @@
-"""Makes the spans that end without a result of a pilot: of jobs, lost attempts, pieces and requests."""
+"""Makes the spans that end without a result of a pilot: of jobs, lost attempts, elements and requests."""
 
 from __future__ import annotations
 

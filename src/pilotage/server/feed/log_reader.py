@@ -106,7 +106,7 @@ class LogReader:
         self, read: Read, row: LogRow, entries: list[tuple[int, tuple[int, int]]]
     ) -> list[FeedRow]:
         [(entry, (request, _))] = entries
-        # Other events tell the states of pieces.
+        # Other events tell the states of elements.
         if row.kind not in ("submit", "state"):
             return []
         await self._learn(read, "requests", [request])

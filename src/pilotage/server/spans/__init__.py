@@ -1,1 +1,1 @@
-"""Spans of committed work: of requests, their pieces, jobs and attempts. They are made from the event logs."""
+"""Spans of committed work: of requests, their elements, jobs and attempts. They are made from the event logs."""

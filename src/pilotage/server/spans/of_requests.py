@@ -1,4 +1,4 @@
-"""Spans of requests and of their pieces, from the events of the requests."""
+"""Spans of requests and of their elements, from the events of the requests."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from pilotage.store.tables.feed import LogRow
 from pilotage.telemetry.tracer import Attribute, Span
 
 REASON_LENGTH = 200
-_ENDS_OF_PIECES = frozenset({ElementState.DONE, ElementState.FAILED, ElementState.CANCELED})
+_ENDS_OF_ELEMENTS = frozenset({ElementState.DONE, ElementState.FAILED, ElementState.CANCELED})
 
 
 def request_spans(connection: Connection, traces: Traces, row: LogRow) -> Iterator[Span]:
-    """The spans that end with an event of a request: its own, or those of its pieces."""
+    """The spans that end with an event of a request: its own, or those of its elements."""
     ends = row.kind == "state" and row.new in ENDED and row.old not in ENDED
-    pieces = row.kind == "elements" and row.new in _ENDS_OF_PIECES
-    if not ends and not pieces:
+    elements = row.kind == "elements" and row.new in _ENDS_OF_ELEMENTS
+    if not ends and not elements:
         return
     [(number, _)] = feed.entries_of(row)
     found = trace_of_row(connection, number)
@@ -41,10 +41,10 @@ def request_spans(connection: Connection, traces: Traces, row: LogRow) -> Iterat
         return
     detail = msgspec.json.decode(row.detail)
     error = "" if row.new == ElementState.DONE else row.new
-    for piece, context in traces.of_pieces(connection, trace, detail["elements"]):
-        span = Span("piece", context, around.span, piece.created, row.at, error=error)
+    for element, context in traces.of_elements(connection, trace, detail["elements"]):
+        span = Span("element", context, around.span, element.created, row.at, error=error)
         span.attributes |= facts | _reason(detail.get("reason", ""))
-        span.attributes |= {"pilotage.piece": piece.id, "pilotage.step": piece.step}
+        span.attributes |= {"pilotage.element": element.id, "pilotage.step": element.step}
         yield span
 
 

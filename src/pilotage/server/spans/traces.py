@@ -1,4 +1,4 @@
-"""Finds the traces of jobs, pieces and requests, and the ids of their spans."""
+"""Finds the traces of jobs, elements and requests, and the ids of their spans."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from pilotage.store.engine.connection import Connection
 from pilotage.store.tables import listing, requests, traced_work
 from pilotage.store.tables.listing import JobFacts
 from pilotage.store.tables.requests import RequestRow
-from pilotage.store.tables.traced_work import PieceRow
+from pilotage.store.tables.traced_work import TracedElement
 
 MOST_JOBS = 1000
 """Jobs of one submission that become spans: the first ones. A trace of more could not be shown."""
-MOST_PIECES, MOST_JOBS_OF_PIECE = 100, 100
-"""Pieces of one request, and jobs of one piece, that become spans."""
+MOST_ELEMENTS, MOST_JOBS_OF_ELEMENT = 100, 100
+"""Elements of one request, and jobs of one element, that become spans."""
 KNOWN_REQUESTS = 1000
-"""Requests whose first piece is kept in memory."""
+"""Requests whose first element is kept in memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class TracedJob:
 
     facts: JobFacts
     parent: TraceContext
-    """The span around the job: its piece, or the call that submitted it."""
+    """The span around the job: its element, or the call that submitted it."""
 
     def life(self, number: int) -> TraceContext:
         """The span of the job. A job that has ended and is rescheduled has a further life."""
@@ -43,7 +43,7 @@ class TracedJob:
 class Traces:
     """Remembers facts of requests that do not change. Several threads may use it."""
 
-    _first_pieces: dict[int, int] = field(default_factory=dict)
+    _first_elements: dict[int, int] = field(default_factory=dict)
 
     def of_jobs(self, connection: Connection, jobs: Sequence[int]) -> list[TracedJob]:
         """The jobs that belong to a trace that is kept, and are not too many of their submission or request."""
@@ -62,28 +62,31 @@ class Traces:
         if facts.request is None:
             return trace if facts.id - facts.first_job < MOST_JOBS else None
         [element_job] = json.loads(facts.parameters or "[0]")
-        piece = traced_work.piece_of_job(connection, element_job, MOST_JOBS_OF_PIECE)
-        return None if piece is None else self._of_piece(connection, piece, trace)
+        element = traced_work.element_of_job(connection, element_job, MOST_JOBS_OF_ELEMENT)
+        return None if element is None else self._of_element(connection, element, trace)
 
-    def of_pieces(
+    def of_elements(
         self, connection: Connection, trace: TraceContext, ids: Sequence[int]
-    ) -> list[tuple[PieceRow, TraceContext]]:
-        """The pieces of one request that become spans, each with the context of its span."""
+    ) -> list[tuple[TracedElement, TraceContext]]:
+        """The elements of one request that become spans, each with the context of its span."""
         pairs = (
-            (piece, self._of_piece(connection, piece, trace)) for piece in traced_work.pieces(connection, ids)
+            (element, self._of_element(connection, element, trace))
+            for element in traced_work.elements(connection, ids)
         )
-        return [(piece, context) for piece, context in pairs if context is not None]
+        return [(element, context) for element, context in pairs if context is not None]
 
-    def _of_piece(self, connection: Connection, piece: PieceRow, trace: TraceContext) -> TraceContext | None:
-        first = self._first_pieces.get(piece.request_id)
+    def _of_element(
+        self, connection: Connection, element: TracedElement, trace: TraceContext
+    ) -> TraceContext | None:
+        first = self._first_elements.get(element.request_id)
         if first is None:
-            if len(self._first_pieces) >= KNOWN_REQUESTS:
-                self._first_pieces.clear()
-            first = traced_work.first_piece(connection, piece.request_id)
-            self._first_pieces[piece.request_id] = first
-        if piece.id - first >= MOST_PIECES:
+            if len(self._first_elements) >= KNOWN_REQUESTS:
+                self._first_elements.clear()
+            first = traced_work.first_element(connection, element.request_id)
+            self._first_elements[element.request_id] = first
+        if element.id - first >= MOST_ELEMENTS:
             return None
-        return of_request(trace, piece.request_id).named_child("piece", piece.id)
+        return of_request(trace, element.request_id).named_child("element", element.id)
 
 
 def of_request(trace: TraceContext, request: int) -> TraceContext:

@@ -1,4 +1,4 @@
-"""The pieces of requests as spans need them: the place of a job in its request, and the facts of pieces."""
+"""The elements of requests as spans need them: the place of a job in its request, and the facts of elements."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 from pilotage.store.engine.connection import Connection, in_list
 
 
-class PieceRow(NamedTuple):
+class TracedElement(NamedTuple):
     """An element of a request."""
 
     id: int
@@ -17,35 +17,35 @@ class PieceRow(NamedTuple):
     created: float
 
 
-_PIECE = "e.id, e.request_id, e.step, e.created"
+_ELEMENT = "e.id, e.request_id, e.step, e.created"
 
 
-def pieces(connection: Connection, ids: Sequence[int]) -> list[PieceRow]:
+def elements(connection: Connection, ids: Sequence[int]) -> list[TracedElement]:
     """These elements, without those that are deleted."""
     condition, value = in_list(connection, "e.id", ids)
     return [
-        PieceRow(*row)
-        for row in connection.execute(f"SELECT {_PIECE} FROM elements e WHERE {condition}", (value,))
+        TracedElement(*row)
+        for row in connection.execute(f"SELECT {_ELEMENT} FROM elements e WHERE {condition}", (value,))
     ]
 
 
-def piece_of_job(connection: Connection, element_job: int, most: int) -> PieceRow | None:
+def element_of_job(connection: Connection, element_job: int, most: int) -> TracedElement | None:
     """The element of an element job; None: it is deleted, or has `most` jobs with lower digests."""
     row = connection.execute(
-        f"SELECT {_PIECE}, j.digest FROM element_jobs j JOIN elements e ON e.id = j.element_id WHERE j.id = ?",
+        f"SELECT {_ELEMENT}, j.digest FROM element_jobs j JOIN elements e ON e.id = j.element_id WHERE j.id = ?",
         (element_job,),
     ).fetchone()
     if row is None:
         return None
-    piece, digest = PieceRow(*row[:-1]), row[-1]
+    element, digest = TracedElement(*row[:-1]), row[-1]
     before = connection.execute(
         "SELECT 1 FROM element_jobs WHERE element_id = ? AND digest < ? ORDER BY digest LIMIT 1 OFFSET ?",
-        (piece.id, digest, most - 1),
+        (element.id, digest, most - 1),
     ).fetchone()
-    return piece if before is None else None
+    return element if before is None else None
 
 
-def first_piece(connection: Connection, request: int) -> int:
+def first_element(connection: Connection, request: int) -> int:
     """The lowest id of the elements of a request."""
     sql = "SELECT coalesce(min(id), 0) FROM elements WHERE request_id = ?"
     return int(connection.execute(sql, (request,)).fetchone()[0])
