@@ -64,9 +64,10 @@ class ArcCe(BatchDaemons):
     system = "ARC"
     controller = "arex-ws"
 
-    def __init__(self, folder: Path, **settings: str) -> None:
+    def __init__(self, folder: Path, information_period: int = INFORMATION_PERIOD, **settings: str) -> None:
         """`settings` replace lines of the block [arex]."""
         super().__init__(folder)
+        self._information_period = information_period
         self._settings = settings
         self.port = free_port()
         self.url = f"https://localhost:{self.port}/arex"
@@ -75,6 +76,7 @@ class ArcCe(BatchDaemons):
         self.client = self.authority.issue("pilots", folder / "client")
         for name in ("log", "run", "control", "session", "tmp", "vomsdir"):
             (folder / name).mkdir()
+        self._forgotten = set[str]()
         folder.chmod(0o755)
         for name in ("session", "tmp"):
             (folder / name).chmod(0o1777)
@@ -97,7 +99,8 @@ class ArcCe(BatchDaemons):
 
     def jobs(self) -> list[str]:
         """The jobs that the CE keeps, ended ones too."""
-        return [folder.name for folder in (self.folder / "session").iterdir() if folder.is_dir()]
+        folders = [folder.name for folder in (self.folder / "session").iterdir() if folder.is_dir()]
+        return [name for name in folders if name not in self._forgotten]
 
     def shown(self) -> str:
         """The descriptions and records of all jobs."""
@@ -113,6 +116,18 @@ class ArcCe(BatchDaemons):
     def start_arex(self) -> None:
         """Start the daemon that runs the jobs."""
         self._spawn("arex", [AREX, "-f", "-c", str(self.folder / "arex.xml")], self._arex_environment())
+
+    def ensure_arex(self) -> None:
+        """Start this daemon unless it runs."""
+        process = self._daemons.get("arex")
+        if process is None or process.poll() is not None:
+            self.start_arex()
+
+    def cancel_all(self) -> None:
+        """End the processes of all jobs, as an administrator does. The CE finds that they have failed."""
+        for pid in {pid for job in self.jobs() for pid in self.processes(job)}:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
     def _arex_environment(self) -> dict[str, str]:
         return self.environment | {
@@ -134,6 +149,19 @@ class ArcCe(BatchDaemons):
         """End both daemons as a crash does, and start them again."""
         self.kill("arex")
         self.kill("arex-ws")
+        self.start_arex()
+        self.start_rest()
+
+    def forget_jobs(self) -> None:
+        """Lose the records of all jobs. Their processes go on, and nobody removes their folders."""
+        self.kill("arex")
+        self.kill("arex-ws")
+        self._forgotten |= set(self.jobs())
+        for path in (self.folder / "control").iterdir():
+            if path.is_dir():
+                shutil.rmtree(path)
+            elif path.name != "dhparam.pem":
+                path.unlink()
         self.start_arex()
         self.start_rest()
 
@@ -247,7 +275,7 @@ logfile = {folder}/log/info.log
     <Service name="a-rex" id="a-rex">
       <arex:endpoint>{self.url}</arex:endpoint>
       <arex:gmconfig>{folder}/run/arex.cfg</arex:gmconfig>
-      <arex:InfoproviderWakeupPeriod>{INFORMATION_PERIOD}</arex:InfoproviderWakeupPeriod>
+      <arex:InfoproviderWakeupPeriod>{self._information_period}</arex:InfoproviderWakeupPeriod>
     </Service>
   </Chain>
 </ArcConfig>
@@ -258,11 +286,11 @@ logfile = {folder}/log/info.log
 
 
 @contextmanager
-def arc_ce(**settings: str) -> Iterator[ArcCe]:
+def arc_ce(information_period: int = INFORMATION_PERIOD, **settings: str) -> Iterator[ArcCe]:
     """A running ARC."""
     require()
     folder = Path(tempfile.mkdtemp(prefix="arc-", dir=REACHABLE))
-    made = ArcCe(folder, **settings)
+    made = ArcCe(folder, information_period, **settings)
     try:
         made.start()
         yield made

@@ -1,7 +1,8 @@
 """The faults that every batch system has: of its commands, of its daemon, and of the server between two steps.
 
-A module of a system has its shape, its fixtures and a class that inherits `BatchFaults`. The server finds wrappers of
-the commands first on its PATH. A wrapper makes a fault once, or until it is cleared.
+A module of a system has its shape, its fixtures and a class that inherits `BatchFaults`. A fault is a file with the
+name of a call. The call takes it once, or each time until it is cleared. Where a batch system has commands, the
+server finds wrappers of them first on its PATH. `arc_relay` makes the faults of a system that is called over HTTPS.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from itertools import count as count_up
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
@@ -66,35 +68,25 @@ class BatchDaemon(Protocol):
 
     def cancel_all(self) -> None: ...
     def stopped(self) -> AbstractContextManager[None]: ...
-    def run(self, *command: str) -> str: ...
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class BatchShape:
     """What differs between batch systems."""
 
     ce: str
-    submit_command: str
-    release: str
+    submit_call: str
+    release_call: str
+    """The call after which the pilots start."""
     listings: tuple[tuple[str, str], ...]
-    """Commands that list, each with a fault."""
-    commands: tuple[str, ...]
-    """All commands that have wrappers."""
-    queue: tuple[str, ...]
-    """The command that prints the batch jobs, and nothing if there are none."""
-    part: int
-    """Bytes of an answer that was cut."""
-    garbage: str
-    failure: str
+    """Calls that list, each with its faults, which three listings have in turns."""
+    left: Callable[[Any], object]
+    """The batch jobs of the system; nothing if there are none."""
     start: Callable[[Any], None]
     """Starts the daemon that was killed."""
     jobs: int = 8
     unclear: tuple[str, ...] = ("kill-me-before", "kill-me-after", "silent-after")
     """Faults of a submission without a clear answer."""
-    renamed: str = ":"
-    """A line of shell that gives one use of a command another name."""
-    more: str = ""
-    """Faults of this system only, as cases of the shell."""
     mend: Callable[[Any], None] = lambda system: None
     """Undoes the changes of an administrator that a failed test may have left in the system."""
 
@@ -118,16 +110,47 @@ class BatchShape:
         until(lambda: client.counts(jobs).states.get("Running"), what="a running job")
         return jobs, gate
 
+    def running_pilot(self, instance: Instance, folder: Path) -> tuple[Selection, Path, str]:
+        """A job that runs until the file is there, and the batch id of its pilot."""
+        jobs, gate = self.submit_held(instance, 1, folder)
+        [job] = instance.client().jobs(jobs)
+        return jobs, gate, instance.pilot_of(job.id).batch_id
+
     def assert_all_done(
         self, instance: Instance, system: BatchDaemon, jobs: Selection, count: int = 0
     ) -> None:
-        """Every job is done and was applied once; no pilot and no batch job is left."""
+        """Every job is done and was applied once; no pilot and no batch job is left.
+
+        A pause of the CE is ended: that it ends by itself is tested elsewhere.
+        """
         client, count = instance.client(), count or self.jobs
-        until(lambda: client.counts(jobs).states.get("Done") == count, what=f"the end of {count} jobs")
-        until(lambda: not system.run(*self.queue), what="the end of all batch jobs")
+
+        def are_done() -> bool:
+            if client.ce(self.ce).ce.state == "paused":
+                client.enable_ce(self.ce)
+            return client.counts(jobs).states.get("Done") == count
+
+        until(are_done, what=f"the end of {count} jobs")
+        until(lambda: not self.left(system), what="the end of all batch jobs")
         until(lambda: all(pilot.ended for pilot in client.pilots()), what="the end of all pilots")
         for job in client.jobs(jobs):
             assert instance.events(job.id).count("finished") == 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommandShape(BatchShape):
+    """A batch system whose commands have wrappers."""
+
+    commands: tuple[str, ...]
+    """All commands that have wrappers."""
+    part: int
+    """Bytes of an answer that was cut."""
+    garbage: str
+    failure: str
+    renamed: str = ":"
+    """A line of shell that gives one use of a command another name."""
+    more: str = ""
+    """Faults of this system only, as cases of the shell."""
 
 
 LIVE_STATES = sorted(map(str, frozenset(JobState) - FINAL))
@@ -136,14 +159,35 @@ System = TypeVar("System", bound=BatchDaemon)
 
 
 class Faulty(Generic[System]):
-    """A batch system whose commands can be made to fail."""
+    """A batch system whose calls can be made to fail."""
 
-    def __init__(self, system: System, shape: BatchShape, folder: Path, *, path: str = "") -> None:
-        """`path`: where the real commands are; empty: on the PATH of the system."""
+    def __init__(self, system: System, shape: BatchShape, folder: Path) -> None:
         self.system, self.shape = system, shape
-        self._faults, programs = folder / "faults", folder / "programs"
-        for made in (self._faults, programs):
-            made.mkdir()
+        self.environment = system.environment
+        """For a server whose calls have the faults."""
+        self._faults = folder / "faults"
+        self._faults.mkdir()
+
+    def clear(self) -> None:
+        """Forget the faults that no call has had."""
+        for fault in self._faults.iterdir():
+            fault.unlink(missing_ok=True)
+
+    def set(self, call: str, fault: str) -> Path:
+        """The next `call` has this fault: `wait_for_use` of the path. always-FAULT: all calls have it."""
+        (self._faults / "daemon").write_text(str(self.system.pid()))
+        (self._faults / call).write_text(fault)
+        return self._faults / call
+
+
+class FaultyCommands(Faulty[System]):
+    """Its commands can be made to fail."""
+
+    def __init__(self, system: System, shape: CommandShape, folder: Path, *, path: str = "") -> None:
+        """`path`: where the real commands are; empty: on the PATH of the system."""
+        super().__init__(system, shape, folder)
+        programs = folder / "programs"
+        programs.mkdir()
         own = system.environment["PATH"]
         # The server hands only some variables down, so the wrappers have all in their text.
         text = WRAPPER.format(
@@ -159,17 +203,6 @@ class Faulty(Generic[System]):
             (programs / name).write_text(text)
             (programs / name).chmod(0o755)
         self.environment = {**system.environment, "PATH": f"{programs}:{own}"}
-
-    def clear(self) -> None:
-        """Forget the faults that no call has had."""
-        for fault in self._faults.iterdir():
-            fault.unlink(missing_ok=True)
-
-    def set(self, command: str, fault: str) -> Path:
-        """The next call of `command` has this fault: `wait_for_use` of the path. always-FAULT: all calls have it."""
-        (self._faults / "daemon").write_text(str(self.system.pid()))
-        (self._faults / command).write_text(fault)
-        return self._faults / command
 
 
 @contextmanager
@@ -217,6 +250,12 @@ def _open_pilots(server: Instance) -> list[int]:
     return [pilot.id for pilot in server.client().pilots() if not pilot.ended]
 
 
+def wait_for_start(instance: Instance, jobs: Selection) -> None:
+    """Wait until one of these jobs has begun; it may have ended, too."""
+    states = ("Running", "Done")
+    until(lambda: any(map(instance.client().counts(jobs).states.get, states)), what="a job that has begun")
+
+
 def restarted(instance: Instance) -> None:
     """Wait for the death of the server, and start it again."""
     until(lambda: instance.process is not None and instance.process.poll() is not None, what="its death")
@@ -233,7 +272,7 @@ class BatchFaults:
         assert metafunc.cls is not None
         shape: BatchShape = metafunc.cls.shape
         for names, values in (
-            (("call",), (shape.submit_command, shape.release)),
+            (("call",), (shape.submit_call, shape.release_call)),
             (("unclear",), shape.unclear),
             (("lister", "fault"), shape.listings),
         ):
@@ -253,7 +292,7 @@ class BatchFaults:
     def test_a_submission_without_a_clear_answer(
         self, instance: Instance, faulty: Faulty[Any], unclear: str
     ) -> None:
-        used = faulty.set(self.shape.submit_command, unclear)
+        used = faulty.set(self.shape.submit_call, unclear)
         jobs = self.shape.submit(instance)
         wait_for_use(used)
         self.shape.assert_all_done(instance, faulty.system, jobs)
@@ -262,7 +301,7 @@ class BatchFaults:
 
     @pytest.mark.parametrize("silent", ["kill-me-before", "kill-me-after"])
     def test_a_release_without_an_answer(self, instance: Instance, faulty: Faulty[Any], silent: str) -> None:
-        used = faulty.set(self.shape.release, silent)
+        used = faulty.set(self.shape.release_call, silent)
         jobs = self.shape.submit(instance)
         wait_for_use(used)
         self.shape.assert_all_done(instance, faulty.system, jobs)
@@ -273,9 +312,9 @@ class BatchFaults:
         client = instance.client()
         before = {pilot.id for pilot in client.pilots()}
         jobs = self.shape.submit(instance, seconds=1, count=6)
-        until(lambda: client.counts(jobs).states.get("Running"), what="a running job")
-        for _ in range(3):
-            wait_for_use(faulty.set(lister, fault))
+        wait_for_start(instance, jobs)
+        for one in islice(cycle(fault.split()), 3):
+            wait_for_use(faulty.set(lister, one))
         self.shape.assert_all_done(instance, faulty.system, jobs, 6)
         assert {pilot.state for pilot in client.pilots() if pilot.id not in before} == {"Done"}
 
@@ -289,7 +328,7 @@ class BatchFaults:
         self, instance: Instance, faulty: Faulty[Any]
     ) -> None:
         """HTCondor has its queue on disk. Slurm forgets most arrays, and gives their ids to the next ones."""
-        used = faulty.set(self.shape.submit_command, "kill-daemon-after")
+        used = faulty.set(self.shape.submit_call, "kill-daemon-after")
         jobs = self.shape.submit(instance)
         wait_for_use(used)
         faulty.system.kill()

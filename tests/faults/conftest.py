@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests import slurm
-from tests.faults.batch_frame import Faulty, end_pause, leave_nothing
+from tests.faults.batch_frame import Faulty, FaultyCommands, end_pause, leave_nothing
 from tests.faults.slurm_shape import SLURM, FaultyCluster
 from tests.instance import Instance
 
@@ -24,7 +24,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="module")
 def faulty(cluster: slurm.Cluster, tmp_path_factory: pytest.TempPathFactory) -> FaultyCluster:
     """The Slurm of a module. Modules of other batch systems have another one."""
-    return Faulty(cluster, SLURM, tmp_path_factory.mktemp("faulty"))
+    return FaultyCommands(cluster, SLURM, tmp_path_factory.mktemp("faulty"))
 
 
 @pytest.fixture

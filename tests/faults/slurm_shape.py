@@ -9,7 +9,7 @@ from typing import Any
 
 from tests import slurm
 from tests.acceptance.test_slurm import instance_on
-from tests.faults.batch_frame import BatchShape, Faulty
+from tests.faults.batch_frame import CommandShape, FaultyCommands
 from tests.instance import Instance, processes_with
 
 JOBS = 12
@@ -34,13 +34,13 @@ def mend(cluster: slurm.Cluster) -> None:
     cluster.run("scontrol", "update", f"nodename={','.join(cluster.nodes)}", "state=resume")
 
 
-SLURM = BatchShape(
+SLURM = CommandShape(
     ce="slurm",
-    submit_command="sbatch",
-    release="release",
+    submit_call="sbatch",
+    release_call="release",
     listings=tuple(("squeue", fault) for fault in ("partial", "garbage", "empty", "fail")),
     commands=("sbatch", "squeue", "scontrol", "scancel"),
-    queue=("squeue", "-h"),
+    left=lambda cluster: cluster.run("squeue", "-h"),
     part=40,
     garbage="slurm_load_jobs error: Unexpected message received",
     failure="slurm_load_jobs error: Unable to contact slurm controller",
@@ -54,7 +54,7 @@ fail-after) "$real" "$@" >/dev/null; exit 1 ;;
   wrong-id) "$real" "$@" >/dev/null; echo 999999 ;;
   twice) script=$(cat); echo "$script" | "$real" "$@" >/dev/null; echo "$script" | "$real" "$@" ;;""",
 )
-FaultyCluster = Faulty[slurm.Cluster]
+FaultyCluster = FaultyCommands[slurm.Cluster]
 submit, assert_all_done = SLURM.submit, SLURM.assert_all_done
 
 

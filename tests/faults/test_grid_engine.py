@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests import sge
-from tests.faults.batch_frame import BatchFaults, BatchShape, Faulty, server_with
+from tests.faults.batch_frame import BatchFaults, CommandShape, FaultyCommands, server_with
 from tests.instance import Instance, until
 
 SGE_CE = """\
@@ -37,23 +37,23 @@ demand = "matched"
 """
 
 
-SGE = BatchShape(
+SGE = CommandShape(
     ce="sge",
-    submit_command="qsub",
-    release="qrls",
+    submit_call="qsub",
+    release_call="qrls",
     listings=(
         *(("qstat", fault) for fault in ("partial", "garbage", "empty", "fail")),
         ("qping", "partial"),
     ),
     commands=("qsub", "qstat", "qrls", "qdel", "qping", "qacct"),
-    queue=("qstat", "-u", "*"),
+    left=lambda engine: engine.run("qstat", "-u", "*"),
     part=200,
     garbage="error: commlib error: got read error (closing connection)",
     failure='error: unable to contact qmaster using port 6444 on host "vm"',
     start=sge.GridEngine.start_master,
     mend=lambda engine: engine.run("qmod", "-e", "*"),
 )
-FaultyCell = Faulty[sge.GridEngine]
+FaultyCell = FaultyCommands[sge.GridEngine]
 submit, assert_all_done = SGE.submit, SGE.assert_all_done
 
 
@@ -65,7 +65,7 @@ def engine() -> Iterator[sge.GridEngine]:
 
 @pytest.fixture(scope="module")
 def faulty(engine: sge.GridEngine, tmp_path_factory: pytest.TempPathFactory) -> FaultyCell:
-    return Faulty(engine, SGE, tmp_path_factory.mktemp("faulty"))
+    return FaultyCommands(engine, SGE, tmp_path_factory.mktemp("faulty"))
 
 
 @pytest.fixture(scope="module")

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from pilotage.wire.jobs import Selection
 from tests import htcondor
-from tests.faults.batch_frame import BatchFaults, BatchShape, Faulty, end_pause, server_with, wait_for_use
+from tests.faults.batch_frame import (
+    BatchFaults,
+    CommandShape,
+    FaultyCommands,
+    end_pause,
+    server_with,
+    wait_for_use,
+)
 from tests.instance import Instance, until
 
 CE = f"""\
@@ -36,10 +41,10 @@ demand = "matched"
 
 
 SCRIPTS = f"{htcondor.ROOT}/home/{htcondor.ACCOUNT}/.cache/pilotage/htcondor"
-CONDOR = BatchShape(
+CONDOR = CommandShape(
     ce="condor",
-    submit_command="condor_submit",
-    release="condor_release",
+    submit_call="condor_submit",
+    release_call="condor_release",
     listings=(
         *(("condor_q", fault) for fault in ("partial", "garbage", "empty", "fail")),
         *(("condor_status", fault) for fault in ("partial", "garbage", "empty")),
@@ -48,7 +53,7 @@ CONDOR = BatchShape(
         *("condor_submit", "condor_q", "condor_release"),
         *("condor_rm", "condor_status", "condor_history"),
     ),
-    queue=("condor_q", "-allusers", "-af", "ClusterId"),
+    left=lambda pool: pool.run("condor_q", "-allusers", "-af", "ClusterId"),
     part=100,
     garbage='{"version": 2, "jobs": []}',
     failure="Error: Couldn't contact the condor_collector on cm.",
@@ -56,7 +61,7 @@ CONDOR = BatchShape(
     unclear=("kill-me-before", "kill-me-after", "silent-after", "garbage"),
     more=f'lose-script) "$real" "$@"; rm -f {SCRIPTS}/pilotage-* ;;',
 )
-FaultyPool = Faulty[htcondor.CondorPool]
+FaultyPool = FaultyCommands[htcondor.CondorPool]
 submit, assert_all_done = CONDOR.submit, CONDOR.assert_all_done
 
 
@@ -68,20 +73,13 @@ def pool() -> Iterator[htcondor.CondorPool]:
 
 @pytest.fixture(scope="module")
 def faulty(pool: htcondor.CondorPool, tmp_path_factory: pytest.TempPathFactory) -> FaultyPool:
-    return Faulty(pool, CONDOR, tmp_path_factory.mktemp("faulty"), path=f"{pool.folder}/bin")
+    return FaultyCommands(pool, CONDOR, tmp_path_factory.mktemp("faulty"), path=f"{pool.folder}/bin")
 
 
 @pytest.fixture(scope="module")
 def server(faulty: FaultyPool, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
     with server_with(faulty, tmp_path_factory.mktemp("server"), CE) as instance:
         yield instance
-
-
-def running_pilot(instance: Instance, pool: htcondor.CondorPool) -> tuple[Selection, Path, str]:
-    """A job that runs until the file is there, and the batch id of its pilot."""
-    jobs, gate = CONDOR.submit_held(instance, 1, pool.logs)
-    [job] = instance.client().jobs(jobs)
-    return jobs, gate, instance.pilot_of(job.id).batch_id
 
 
 class TestFaultsOfAllSystems(BatchFaults):
@@ -112,7 +110,7 @@ def test_a_schedd_that_has_lost_its_queue_gives_the_ids_again(instance: Instance
 
 
 def test_a_pilot_that_somebody_removes(instance: Instance, faulty: FaultyPool) -> None:
-    jobs, gate, batch_id = running_pilot(instance, faulty.system)
+    jobs, gate, batch_id = CONDOR.running_pilot(instance, faulty.system.logs)
     faulty.system.run("condor_rm", batch_id)
     gate.touch()
     assert_all_done(instance, faulty.system, jobs, 1)
@@ -122,7 +120,7 @@ def test_a_running_pilot_that_somebody_holds_is_removed_with_the_reason(
     instance: Instance, faulty: FaultyPool
 ) -> None:
     """A pilot that has been started cannot start again, so it would be held for ever. Its job runs elsewhere."""
-    jobs, gate, batch_id = running_pilot(instance, faulty.system)
+    jobs, gate, batch_id = CONDOR.running_pilot(instance, faulty.system.logs)
     faulty.system.run("condor_hold", "-reason", "for the test", batch_id)
     gate.touch()
     assert_all_done(instance, faulty.system, jobs, 1)
@@ -140,14 +138,15 @@ def test_pilots_that_htcondor_holds_are_told_in_plain_words(instance: Instance, 
     def told() -> bool:
         return "could not be transferred" in instance.cli("ce", "show", "condor").stdout + instance.log()
 
+    # The pause ends after seconds, while the log keeps the reason.
+    until(lambda: instance.client().ce("condor").ce.state == "paused", what="a pause")
     until(told, what="the reason of the hold")
-    until(lambda: "paused" in instance.cli("ce", "list").stdout, what="a pause")
     end_pause(instance)
     assert_all_done(instance, faulty.system, jobs, 1)
 
 
 def test_an_evicted_pilot_is_not_started_again(instance: Instance, faulty: FaultyPool) -> None:
-    jobs, gate, batch_id = running_pilot(instance, faulty.system)
+    jobs, gate, batch_id = CONDOR.running_pilot(instance, faulty.system.logs)
     faulty.system.run("condor_vacate_job", "-fast", batch_id)
     gate.touch()
     assert_all_done(instance, faulty.system, jobs, 1)

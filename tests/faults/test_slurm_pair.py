@@ -12,7 +12,7 @@ from tests import slurm
 from tests.acceptance.test_slurm import SLURM_CE
 from tests.deadlines import PATIENCE
 from tests.faults.audit import audit_postgresql
-from tests.faults.batch_frame import Faulty, wait_for_use
+from tests.faults.batch_frame import FaultyCommands, wait_for_use
 from tests.faults.pair import Pair
 from tests.faults.slurm_shape import SLURM, FaultyCluster
 from tests.instance import Instance, until
@@ -40,7 +40,7 @@ def cluster() -> Iterator[slurm.Cluster]:
 
 @pytest.fixture
 def faulty(cluster: slurm.Cluster, tmp_path: Path) -> FaultyCluster:
-    return Faulty(cluster, SLURM, tmp_path)
+    return FaultyCommands(cluster, SLURM, tmp_path)
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -103,8 +104,10 @@ def test_a_submission_whose_answer_was_lost_is_found_by_its_stamp() -> None:
     assert Counter(task.state for task in listing.tasks) == {NativeState.WAITING: 2}
 
 
-def test_an_upload_that_fails_leaves_the_submission_in_doubt() -> None:
-    ce = DoubledArc(faults={"PUT": TimeoutError()})
+@pytest.mark.parametrize("fault", [TimeoutError(), NoConnection(111, "refused"), HttpReply(403, "Forbidden")])
+def test_an_upload_that_fails_leaves_the_submission_in_doubt(fault: HttpReply | Exception) -> None:
+    """The CE has jobs of it, and the first of them may start."""
+    ce = DoubledArc(faults={"PUT": fault})
     with pytest.raises(SubmissionFailed) as failed:
         adapter(ce).submit(submission(2))
     assert failed.value.refusal is DOUBT
@@ -146,9 +149,43 @@ def test_the_records_of_the_ce_decide_and_late_documents_add_to_them(
     state: str, published: str, expected: NativeState, wait: WaitClass | None
 ) -> None:
     ce = DoubledArc()
-    ce.add(f"{STAMP}/0", state, published)
+    ce.jobs[ce.add(f"{STAMP}/0", state, published)].files["pilot.sh"] = b"exit"
     [task] = adapter(ce).list_pilots().tasks
     assert (task.stamp, task.index, task.state, task.wait) == (STAMP, 0, expected, wait)
+
+
+def test_a_pilot_whose_script_was_never_uploaded_can_not_start() -> None:
+    """The answer with the ids was lost, so no server knows where to upload the script."""
+    ce = DoubledArc()
+    batch = adapter(ce)
+    ce.after["action=new"] = TimeoutError()
+    with pytest.raises(SubmissionFailed):
+        batch.submit(submission(1))
+    ce.after.clear()
+    batch.submit(replace(submission(1), stamp="pilotage-whole"))
+    tasks = {task.stamp: task for task in batch.list_pilots().tasks}
+    assert tasks["pilotage-whole"].wait is WaitClass.TRANSIENT
+    assert (tasks[STAMP].state, tasks[STAMP].wait) == (NativeState.WAITING, WaitClass.IMPOSSIBLE)
+    assert "never uploaded" in tasks[STAMP].reason
+    asked = ce.targets("HEAD")
+    assert len(asked) == 1, "the adapter knows the scripts that it has uploaded"
+    assert {task.wait for task in adapter(ce).list_pilots().tasks} == {task.wait for task in tasks.values()}
+
+
+def test_an_interface_of_another_version_is_found_again() -> None:
+    """The CE was upgraded, and the server has not been started again."""
+    ce = DoubledArc()
+    batch = adapter(ce)
+    assert batch.list_pilots().complete
+    ce.versions, ce.faults["GET /arex/rest/1.0/"] = (
+        ce.versions.replace("1.0", "2.0"),
+        HttpReply(404, "Not Found"),
+    )
+    failures = [batch.list_pilots().failure for _ in range(2)]
+    assert "404" in failures[0]
+    assert "version 2.0 of the REST interface" in failures[1]
+    ce.versions, ce.faults = ce.versions.replace("2.0", "1.0"), {}
+    assert batch.list_pilots().complete
 
 
 def test_names_come_from_documents_else_from_records_and_are_asked_for_once() -> None:
@@ -243,6 +280,19 @@ def test_a_kill_without_effect_is_told() -> None:
     ce.add(f"{STAMP}/0", "ACCEPTED")
     with pytest.raises(Unreachable, match="could not kill job id1: no"):
         adapter(ce).cancel([STAMP])
+
+
+def test_a_job_that_cannot_be_killed_and_an_output_that_cannot_be_read_keep_no_other_job(
+    tmp_path: Path,
+) -> None:
+    answer = "<jobs><job><status-code>505</status-code><reason>no</reason><id>id1</id></job></jobs>"
+    ce = DoubledArc(faults={"action=kill": HttpReply(201, "Created", answer.encode())})
+    runs, ended = ce.add(f"{STAMP}/0", "RUNNING", "RUNNING"), ce.add(f"{STAMP}/1", "FINISHED")
+    ce.faults["pilot.log"] = HttpReply(500, "Failed to open file")
+    batch = adapter(ce, log_folder=str(tmp_path))
+    with pytest.raises(Unreachable, match="could not kill job id1: no"):
+        batch.cancel_tasks([runs, ended], batch.list_pilots().epoch)
+    assert set(ce.jobs) == {runs}
 
 
 def test_ended_jobs_are_removed_with_their_output_kept(tmp_path: Path) -> None:

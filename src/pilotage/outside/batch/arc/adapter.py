@@ -1,7 +1,7 @@
 """An ARC CE as a batch system: pilots are looked up by the names of their jobs, never by the id alone.
 
-ARC holds no jobs: a job starts as soon as its script is uploaded. A job whose script never comes does not start, and
-the CE ends it after some minutes. The name of a job is STAMP/INDEX.
+ARC holds no jobs: a job starts as soon as its script is uploaded. A job whose script never comes does not start, so
+listings tell it, and the director cancels it. The name of a job is STAMP/INDEX.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pilotage.outside.batch.adapter import (
 )
 from pilotage.outside.batch.arc import answers, information
 from pilotage.outside.batch.arc.answers import ENDED_STATES
-from pilotage.outside.batch.arc.description import INDEX_VARIABLE, LOG, SCRIPT, describe_pilots
+from pilotage.outside.batch.arc.description import INDEX_VARIABLE, LOG, describe_pilots
 from pilotage.outside.batch.arc.information import ArcDocument
 from pilotage.outside.batch.arc.jobs import ArcJobs
 from pilotage.outside.batch.arc.rest import ArcClient, NotSent, RefusedCall
@@ -97,15 +97,17 @@ class ArcBatch:
         self, submission: BatchSubmission, indexes: Sequence[int], script: bytes, *, is_first: bool
     ) -> list[str]:
         """The ids of some pilots. `is_first`: the CE has none of the submission yet."""
+        created: list[str] = []
         try:
             text = self._client.post("new", describe_pilots(submission, indexes, self._options))
             made = answers.read_answers(text)
             created = [answer.id for answer in made if answer.status == HTTPStatus.CREATED]
             refusals = [answer.reason for answer in made if answer.status != HTTPStatus.CREATED]
             for id_ in created:
-                self._client.put(f"jobs/{id_}/session/{SCRIPT}", script)
+                self._jobs.upload(id_, script)
         except (NotSent, RefusedCall) as error:
-            raise SubmissionFailed(_refusal_of(error) if is_first else _DOUBT, str(error)) from None
+            nothing = is_first and not created
+            raise SubmissionFailed(_refusal_of(error) if nothing else _DOUBT, str(error)) from None
         except Unreachable as error:
             raise SubmissionFailed(_DOUBT, str(error)) from None
         if refusals:
@@ -127,7 +129,7 @@ class ArcBatch:
             return
         tasks = self._jobs.tasks(self._jobs.list(frozenset(stamps)))
         wanted = (NativeState.WAITING,) if waiting_only else (NativeState.WAITING, NativeState.RUNNING)
-        self._act("kill", [task.batch_id for task in tasks if task.state in wanted])
+        self._act(kill=[task.batch_id for task in tasks if task.state in wanted])
 
     def cancel_tasks(self, batch_ids: Sequence[str], epoch: str) -> None:
         if not batch_ids:
@@ -139,19 +141,19 @@ class ArcBatch:
         ended = [job for job in jobs if job.state in ENDED_STATES]
         for job in ended if self._options.log_folder else ():
             self._fetch_log(job.id, job.stamp, job.index)
-        self._act("clean", [job.id for job in ended])
         live = [job for job in jobs if answers.judge_state(job.state, "").state is not NativeState.ENDED]
-        self._act("kill", [job.id for job in live])
+        self._act(kill=[job.id for job in live], clean=[job.id for job in ended])
 
-    def _act(self, action: str, ids: Sequence[str]) -> None:
-        """Kill or clean jobs. A job that is gone is none to complain of."""
+    def _act(self, **actions: Sequence[str]) -> None:
+        """Kill and clean jobs, and complain of failures then. A job that is gone is none to complain of."""
         failed = [
-            answer
+            f"the CE could not {action} job {answer.id}: {answer.reason}"
+            for action, ids in actions.items()
             for answer in self._client.act(action, ids)
             if answer.status >= 400 and not answer.is_missing
         ]
         if failed:
-            raise Unreachable(f"the CE could not {action} job {failed[0].id}: {failed[0].reason}")
+            raise Unreachable(failed[0])
 
     def list_pilots(self, stamps: Collection[str] | None = None) -> BatchListing:
         if stamps is not None and not stamps:
@@ -225,7 +227,7 @@ class ArcBatch:
     def _fetch_log(self, id_: str, stamp: str, index: int | None) -> None:
         """Keep the output of an ended pilot. Without it the job is still removed."""
         path = os.path.join(self._options.log_folder, log_name(stamp, str(index)))
-        with suppress(OSError):
+        with suppress(OSError, RefusedCall):
             text = self._read_log(id_, MOST_LOG_BYTES)
             number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             with open(number, "wb") as file:

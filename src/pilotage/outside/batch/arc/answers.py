@@ -22,11 +22,14 @@ MOST_JOBS = 1_000_000
 IN_BATCH_SYSTEM = "RUNNING"
 """The state of a job that the batch system behind the CE has, be it queued or running."""
 
+BEFORE_INPUT = ("ACCEPTING", "ACCEPTED", "PREPARING")
+"""States of jobs that may wait for their input files."""
+
 ENDED_STATES = ("FINISHED", "FAILED", "KILLED", "WIPED")
 """States of jobs that wait for their removal from the CE."""
 
 _STATES: Mapping[str, NativeState] = {
-    **dict.fromkeys(("ACCEPTING", "ACCEPTED", "PREPARING", "PREPARED", "SUBMITTING"), NativeState.WAITING),
+    **dict.fromkeys((*BEFORE_INPUT, "PREPARED", "SUBMITTING"), NativeState.WAITING),
     IN_BATCH_SYSTEM: NativeState.WAITING,
     # It ended in the batch system.
     **dict.fromkeys(("EXECUTED", "FINISHING", *ENDED_STATES), NativeState.ENDED),

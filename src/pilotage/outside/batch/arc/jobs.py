@@ -6,10 +6,15 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 
+from pilotage.core.pilots.waits import WaitClass
 from pilotage.outside.batch.adapter import split_stamp
 from pilotage.outside.batch.arc import answers
+from pilotage.outside.batch.arc.answers import ArcJobState
+from pilotage.outside.batch.arc.description import SCRIPT
 from pilotage.outside.batch.arc.rest import ArcClient, RefusedCall
 from pilotage.outside.batch.submission import STAMP_PREFIX, ListedTask, in_short
+
+NO_SCRIPT = "its script was never uploaded"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,18 +30,26 @@ class ArcJob:
 
 
 class ArcJobs:
-    """Lists jobs. It remembers names, as an id is never used again; everything else is read from the CE each time."""
+    """Lists jobs. It remembers names and uploads, as an id is never used again; all else is read from the CE."""
 
     def __init__(self, client: ArcClient) -> None:
         self._client = client
         self._names: dict[str, str] = {}
         self._reasons: dict[str, str] = {}
         """Why jobs have failed, by id."""
+        self._whole = set[str]()
+        """The ids of jobs that have their scripts and may not have begun."""
+
+    def upload(self, id_: str, script: bytes) -> None:
+        """Give a job its script, which lets it start."""
+        self._client.put(_script_of(id_), script)
+        self._whole.add(id_)
 
     def list(self, stamps: Collection[str] | None = None) -> list[ArcJob]:
         """The jobs with these stamps; None: all."""
         states = self._states()
         self._learn_names(states)
+        self._whole -= {id_ for id_, state in states.items() if state and state not in answers.BEFORE_INPUT}
         jobs = []
         for id_, state in states.items():
             stamp, index = split_stamp(self._names.get(id_, ""))
@@ -71,12 +84,24 @@ class ArcJobs:
         for id_ in failed - reasons.keys():
             reasons[id_] = in_short(self._file(f"{id_}/diagnose/failed"))
         self._reasons = reasons
+        scriptless = self._without_scripts(pilots)
         for job in jobs:
             state = answers.judge_state(job.state, details.get(job.id, ""))
+            if job.id in scriptless:
+                state = ArcJobState(state.state, state.native, NO_SCRIPT, WaitClass.IMPOSSIBLE)
             reason = state.reason or reasons.get(job.id, "")
             yield ListedTask(
                 job.stamp, job.index, job.id, state.state, state.native, reason, "", wait=state.wait
             )
+
+    def _without_scripts(self, pilots: Sequence[ArcJob]) -> set[str]:
+        """The ids of pilots that wait for scripts which nobody uploads: the server did not get their ids.
+
+        The CE would keep them for ten minutes. A server that has been started again asks once about each.
+        """
+        waiting = {job.id for job in pilots if job.state in answers.BEFORE_INPUT}
+        self._whole |= {id_ for id_ in waiting - self._whole if self._client.has_file(_script_of(id_))}
+        return waiting - self._whole
 
     def annotation(self, id_: str) -> str:
         """The annotation in the description of a job; empty: it has none, or is gone."""
@@ -91,3 +116,7 @@ class ArcJobs:
             if error.status == HTTPStatus.NOT_FOUND:
                 return ""
             raise
+
+
+def _script_of(id_: str) -> str:
+    return f"jobs/{id_}/session/{SCRIPT}"

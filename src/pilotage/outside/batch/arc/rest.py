@@ -95,11 +95,19 @@ class ArcClient:
 
     def read_end(self, path: str, most: int) -> bytes:
         """The last bytes of a file; empty: there is none."""
-        size = self._call("HEAD", path)
-        if size.status == HTTPStatus.NOT_FOUND or not self._succeeding(size).length:
+        if not (size := self._size(path)):
             return b""
-        headers = {"range": f"bytes={size.length - most}-"} if size.length > most else {}
+        headers = {"range": f"bytes={size - most}-"} if size > most else {}
         return self._succeeding(self._call("GET", path, headers=headers)).body[-most:]
+
+    def has_file(self, path: str) -> bool:
+        """Whether there is a file that is not empty."""
+        return self._size(path) > 0
+
+    def _size(self, path: str) -> int:
+        """The bytes of a file; 0: there is none."""
+        reply = self._call("HEAD", path)
+        return 0 if reply.status == HTTPStatus.NOT_FOUND else self._succeeding(reply).length
 
     def put(self, path: str, content: bytes) -> None:
         self._succeeding(self._call("PUT", path, content))
@@ -139,7 +147,11 @@ class ArcClient:
                     raise
                 # Only the question was asked, so the CE has not taken in the call itself.
                 raise NotSent(error.message, hint=error.hint) from None
-        return self._send(method, f"{self._path}/rest/{self._version}/{path}", content, headers)
+        reply = self._send(method, f"{self._path}/rest/{self._version}/{path}", content, headers)
+        if reply.status == HTTPStatus.NOT_FOUND and not path.startswith("jobs/"):
+            # The CE may have another version now. Files of jobs may be gone at any time.
+            self._version = ""
+        return reply
 
     def _find_version(self) -> str:
         text = self._succeeding(self._send("GET", f"{self._path}/rest", b"", _XML)).text
