@@ -35,6 +35,7 @@ max_waiting = 2
 max_running = 4
 listing_period = 0.5
 information_period = 5
+information_expiry = 300
 submit_rate = 100
 heartbeat = 0.5
 lease = 60

@@ -130,9 +130,7 @@ def reschedule(
     session: Session,
     conditions: JobConditions,
     ids: IdsArgument = None,
-    done: Annotated[
-        bool, CommandOption("--done", help="Also Done jobs: an output is gone, and others need it")
-    ] = False,
+    done: Annotated[bool, CommandOption("Also Done jobs: an output is gone, and others need it")] = False,
     dry_run: DryRunOption = False,
     reason: ReasonOption = "",
     yes: YesOption = False,
