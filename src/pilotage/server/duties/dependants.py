@@ -52,11 +52,9 @@ class DependantsDuty(Duty):
         while progress and not context.stop.is_set():
             changes, gates, submissions, limits = await context.writer.acall(_find)
             progress = await self._rows.in_slices("decide conditions", changes, dependants.decide_changes)
-            progress += await self._move(gates if not changes else await context.writer.acall(_find_gates))
+            progress += await self._move(gates)
             progress += await self._rows.in_slices("mark jobs", submissions, self._mark)
-            progress += await self._give_places(
-                limits if not changes else await context.writer.acall(_find_limits)
-            )
+            progress += await self._give_places(limits)
         self.idle_until = inf
 
     async def _move(self, gates: Sequence[GateKey]) -> int:
@@ -81,15 +79,12 @@ class DependantsDuty(Duty):
         return dependants.mark_parents(self._context.pool, tx, submissions)
 
 
-def _find_gates(tx: Transaction) -> list[GateKey]:
-    return chains.unsettled(tx.connection, AT_ONCE)
-
-
-def _find_limits(tx: Transaction) -> list[int]:
-    return parallel_limits.unsettled(tx.connection, AT_ONCE)
-
-
 def _find(tx: Transaction) -> tuple[list[int], list[GateKey], list[int], list[int]]:
     """The changes, gates, parent submissions and limited submissions that need work."""
-    changes = chains.next_changes(tx.connection, AT_ONCE)
-    return changes, _find_gates(tx), chains.unmarked(tx.connection, AT_ONCE), _find_limits(tx)
+    connection = tx.connection
+    return (
+        chains.next_changes(connection, AT_ONCE),
+        chains.unsettled(connection, AT_ONCE),
+        chains.unmarked(connection, AT_ONCE),
+        parallel_limits.unsettled(connection, AT_ONCE),
+    )

@@ -267,7 +267,7 @@ class HttpConnection(asyncio.Protocol):
         self._follow_answer()
 
     def repeat(self, sign: bytes, seconds: float) -> None:
-        """Write this part of the present answer each so many seconds, until the answer is complete."""
+        """Write this part of the present answer again after each `seconds`, until the answer is complete."""
         self._sign = sign, seconds
         self._timer.enter(_ANSWER, seconds)
 
