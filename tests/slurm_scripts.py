@@ -126,9 +126,13 @@ SCRIPTS: Final = (
         "#!/bin/sh\n",
         ("-H", "-p", "short,long", "-c", "2", "--mem=100M", "-t", "1:30:00", "--comment=a b"),
     ),
-    Script("held-array", SHOW, ("-H", "-a", "0-30:5%3", "-J", "steps")),
-    Script("held-short-array", SHOW, ("-H", "-a", "0-4:2"), arguments=("one", "two")),
-    Script("waits", SHOW, ("--kill-on-invalid-dep=yes", "-d", "afterany:{held-array},afterok:{held}")),
+    Script("held-array", SHOW, ("-H", "-a", "0-30:5%3", "-J", "steps", "--mem=777M")),
+    Script("held-short-array", SHOW, ("-H", "-a", "0-4:2", "--mem=777M"), arguments=("one", "two")),
+    Script(
+        "waits",
+        SHOW,
+        ("--kill-on-invalid-dep=yes", "-d", "afterany:{held-array},afterok:{held}", "--mem=777M"),
+    ),
     Script("running", "#!/bin/sh\ntouch started\nexec sleep 1000\n"),
     Script(
         "running-array", "#!/bin/sh\ntouch started-$SLURM_ARRAY_TASK_ID\nexec sleep 1000\n", ("-a", "0-1")
@@ -167,7 +171,7 @@ _VARYING: Final = (
 """What differs from run to run, and the words for it."""
 _OF_SITE: Final = frozenset(
     {"UserId", "GroupId", "Priority", "Account", "SubmitTime", "EligibleTime", "AccrueTime", "LastSchedEval"}
-    | {"Scheduler", "AllocNode:Sid", "JobId", "ArrayJobId"}
+    | {"Scheduler", "AllocNode:Sid", "JobId", "ArrayJobId", "KillOInInvalidDependent"}
 )
 """Facts of scontrol that differ from cluster to cluster, or from run to run."""
 _WAITING: Final = ("held-array", "held-short-array", "waits", "held")
@@ -384,3 +388,5 @@ class Driver:
             about = f"{names[array]} {task}".strip()
             for name, value in zip(SACCT.split(","), values, strict=True):
                 self.record[f"{about}: sacct {name}"] = value
+        # Slurm has all of them or the first one, by the moment of the cancellation.
+        self.record.pop("held: sacct Partition")

@@ -35,11 +35,11 @@ def _said(code: int) -> str:
 DIFFERENCES: Final[dict[str, dict[str, tuple[str, str]]]] = {
     "a wrong option of `sbatch`": {
         f"{name}: sbatch": (_said(255), _said(1))
-        for name in ("unknown-option", "no-value", "bad-time", "bad-memory", "line-unknown")
+        for name in ("unknown-option", "no-value", "bad-time", "bad-memory", "line-unknown", "line-stray")
     },
     "an option that is ignored": {
         f"{name}: sbatch": (SUBMITTED, SUBMITTED.replace("no message", "a message"))
-        for name in ("never-ok", "never-fail")
+        for name in ("never-ok", "never-fail", "waits")
     },
     "`sbatch --dependency` on an unknown job": {"bad-dependency: sbatch": (SUBMITTED, _said(1))},
     "`sbatch --chdir` to a folder that does not exist": {"no-chdir: sbatch": (SUBMITTED, _said(1))},

@@ -173,7 +173,7 @@ def _exit_document(job: SlurmJob) -> dict[str, Any]:
 
 
 def _name(number: int) -> str:
-    known = {int(one): one.name.removeprefix("SIG") for one in Signals}
+    known = {int(signal): signal.name.removeprefix("SIG") for signal in Signals}
     return known.get(number, str(number))
 
 

@@ -123,13 +123,13 @@ def sinfo(words: list[str]) -> int:
     chosen = words_of(values, "partition")
     if names := words_of(values, "nodes"):
         hosts = [host for host in hosts if host.name in names]
-    states = _states(values)
+    if states := _states(values):
+        hosts = [host for host in hosts if host.state in states]
     rows = [
         row
         for partition in known
         if not chosen or partition.name in chosen
         for row in _rows(partition, hosts, read)
-        if not states or row.state in states
     ]
     if "long" in values and "noheader" not in values:
         print(time.strftime("%a %b %d %H:%M:%S %Y"))
@@ -138,7 +138,7 @@ def sinfo(words: list[str]) -> int:
 
 
 def _states(values: Mapping[str, str]) -> set[str]:
-    """The states of --states. Those that no host has here, such as `down`, select nothing."""
+    """The states of --states. A state that no host has here, such as `down`, selects nothing."""
     words = [word.lower() for word in words_of(values, "states")]
     if "all" in words:
         return set()

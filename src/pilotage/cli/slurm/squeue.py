@@ -43,8 +43,10 @@ def _rows(book: SlurmJobs, read: ReadOptions) -> list[SlurmJobRow]:
     if "start" in values:
         states = {PENDING}
     conditions = filter_of(values, book.client.whoami().user if "me" in values else "", states)
+    by_task = "array" in values or "json" in values
     if "jobs" in values:
         numbers = [values["jobs"]] if values["jobs"] else read.rest
+        by_task = by_task or any("_" in word for word in numbers)
         jobs, missing = named_jobs(book, numbers)
         if missing and not jobs and len(missing) == 1:
             raise NotFound(f"Invalid job id: there is no job {missing[0].number}")
@@ -53,7 +55,7 @@ def _rows(book: SlurmJobs, read: ReadOptions) -> list[SlurmJobRow]:
         raise InvalidInput(f"unexpected word: {read.rest[0]}", hint="squeue -j 12")
     else:
         jobs = find_listed(book, conditions, states, ended_since=now - MIN_JOB_AGE)
-    rows = make_rows(jobs, now, each_task="array" in values or "json" in values)
+    rows = make_rows(jobs, now, each_task=by_task)
     return _ordered(rows, values.get("sort", ""))
 
 
