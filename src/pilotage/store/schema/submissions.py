@@ -1,4 +1,4 @@
-"""Submissions, their chunks and uploads, and the task queues."""
+"""Submissions with their chunks, uploads, mails and limits, and the task queues."""
 
 from __future__ import annotations
 
@@ -99,4 +99,45 @@ queues = sa.Table(
     sa.Column("empty_since", sa.Float),
     # Ids are never reused: archived jobs refer to deleted queues.
     sqlite_autoincrement=True,
+)
+
+# Mails that submissions have asked for and that are not sent yet. A row is deleted before its mail is sent, so that no
+# mail is sent twice.
+mails = sa.Table(
+    "mails",
+    metadata,
+    sa.Column("submission_id", Id, primary_key=True, autoincrement=False),
+    # end | fail.
+    sa.Column("event", sa.Text, primary_key=True),
+    sa.Column("recipient", sa.Text, nullable=False),
+    # Failed tries, and the time of the next one.
+    sa.Column("tries", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("not_before", sa.Float, nullable=False, server_default="0"),
+)
+
+# Outputs of jobs that are inputs of other jobs. Rows are deleted when all jobs of the submission have ended.
+handed_outputs = sa.Table(
+    "handed_outputs",
+    metadata,
+    # The submission whose jobs read the output.
+    sa.Column("submission_id", Id, primary_key=True, autoincrement=False),
+    sa.Column("number", sa.Integer, primary_key=True, autoincrement=False),
+    # The job that writes it, and its name there.
+    sa.Column("job_id", Id, nullable=False),
+    sa.Column("name", sa.Text, nullable=False),
+    # 1: the retention would have deleted the job's outputs.
+    sa.Column("expired", sa.SmallInteger, nullable=False, server_default="0"),
+    sa.Index("ix_handed_outputs_job", "job_id"),
+)
+
+# Limits on the jobs of a submission that run at once.
+parallel_limits = sa.Table(
+    "parallel_limits",
+    metadata,
+    sa.Column("submission_id", Id, primary_key=True, autoincrement=False),
+    # The most of its jobs that wait for a pilot or run; 0: no limit any more.
+    sa.Column("running", sa.Integer, nullable=False),
+    # 0: Blocked jobs may have to move, since a job has ended or the limit has changed.
+    sa.Column("settled", sa.SmallInteger, nullable=False, server_default="0"),
+    partial_index("ix_parallel_limits_unsettled", "submission_id", where="settled = 0"),
 )
