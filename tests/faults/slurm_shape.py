@@ -15,16 +15,15 @@ from tests.instance import Instance, processes_with
 JOBS = 12
 
 
-def submissions(calls: str) -> list[str]:
-    """The calls of sbatch that submit something; the others ask whether a CE's pilots could ever start."""
-    return [call for call in calls.splitlines() if "--test-only" not in call]
-
-
 def most_tries(seconds: float) -> int:
-    """How often a CE may be tried in this time: it pauses for 10 s after the first refusal, then for twice as long."""
-    tries, pause = 1, 10.0
-    while seconds >= pause:
-        seconds, tries, pause = seconds - pause, tries + 1, 2 * pause
+    """How often sbatch may be called for a CE that is refused, in this time.
+
+    It pauses for 10 s after the first refusal, then for twice as long. A call may ask whether pilots could ever start,
+    and a refused array may be tried as one pilot.
+    """
+    tries, ends, pause = 3, 30.0, 40.0
+    while seconds >= ends:
+        tries, ends, pause = tries + 2, ends + pause, 2 * pause
     return tries
 
 

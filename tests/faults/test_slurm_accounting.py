@@ -11,7 +11,7 @@ from pilotage.wire.jobs import Selection
 from tests import slurm
 from tests.acceptance.test_slurm import MATCHED, SLURM_CE
 from tests.deadlines import PATIENCE
-from tests.faults.slurm_shape import most_tries, submissions
+from tests.faults.slurm_shape import most_tries
 from tests.instance import Instance, started, until
 
 WRONG = {
@@ -92,7 +92,7 @@ def test_wrong_accounts_and_qos_are_told_and_pause_their_ce(instance: Instance) 
         told = [line for line in instance.log().splitlines() if f"CE {name}:" in line]
         assert len(told) == 1, told
         assert words in told[0]
-    calls = submissions((instance.home.parent / "calls").read_text())
+    calls = (instance.home.parent / "calls").read_text().splitlines()
     for name, (key, _) in WRONG.items():
         option = key.replace(" = ", "=").replace('"', "")
         tried = sum(f"--{option}" in call for call in calls)
