@@ -163,7 +163,7 @@ _VARYING: Final = (
     (r"/\S*/slurm_start: \d+:", "<start>:"),
     (r"/\S+/slurm.conf", "<settings>"),
     (r"test:127\S+", "<cluster>"),
-    (r" *\d+ Killed", " <id> Killed"),
+    (r" +\d+ Killed", " <id> Killed"),  # bash pads short numbers
     (r"JOB \d+ ON", "JOB <id> ON"),
     (r"CANCELLED AT \S+", "CANCELLED AT <time>"),
     (rf"\b(?:n1|{re.escape(socket.gethostname().partition('.')[0])})\b", "<host>"),
