@@ -27,8 +27,8 @@ listing_period = 0.5
 submit_rate = 100
 heartbeat = 0.5
 lease = 60
-idle = 2
 information_expiry = 300
+idle = 2
 """
 
 MATCHED = """\
