@@ -148,6 +148,7 @@ def test_no_answer_grows_with_the_pool(
     small, large = (
         _steps(home, times, tmp_path_factory.mktemp(f"times{times}"), addresses) for times in (SMALL, LARGE)
     )
+
     grown = {
         path: f"{path}: {small[path]:,} steps, and {large[path]:,} with {LARGE // SMALL} times as much"
         for path in addresses

@@ -113,6 +113,37 @@ def test_without_a_session_every_page_leads_to_the_sign_in(world: World) -> None
         assert nobody.get("/v1/whoami").status_code == 401
 
 
+def test_a_form_without_a_session_says_that_nothing_was_changed(world: World) -> None:
+    with world.browser("alice") as browser:
+        browser.cookies.clear()
+        answer = browser.post("/jobs/all/hold", data={"ids": str(world.waiting), "reason": "try"})
+        assert answer.status_code == 303
+        shown = browser.get("/" + answer.headers["location"].removeprefix("../../"))
+        assert "Nothing was changed" in shown.text
+        assert "Nothing was changed" not in browser.get("/signin").text
+
+
+def test_an_address_that_is_mistaken_is_told_in_words(world: World) -> None:
+    page = {"Accept": "text/html,*/*"}
+    with world.browser("alice") as browser:
+        for address in ("/nothing", "/jobs/abc", "/queues/1e3"):
+            shown = browser.get(address, headers=page)
+            assert shown.status_code == 404
+            assert "there is no such page" in shown.text
+            assert "Sign out" in shown.text
+        assert browser.get("/v1/nothing", headers=page).json()["code"] == "not-found"
+        assert browser.get("/nothing").json()["code"] == "not-found"
+        for address, words in (
+            (f"/jobs/{10**20}", "job must be at most"),
+            ("/submissions/0", "must be at least 1"),
+            ("/datasets/one?name=", "name must have at least 1 character"),
+        ):
+            assert words in browser.get(address, headers=page).text, address
+    with httpx.Client(base_url=world.url, timeout=PATIENCE, trust_env=False) as nobody:
+        shown = nobody.get("/nothing", headers=page)
+        assert (shown.status_code, "Sign out" in shown.text) == (404, False)
+
+
 def test_a_session_is_no_token_of_the_api(world: World) -> None:
     with world.browser("alice") as browser:
         [cookie] = browser.cookies.jar

@@ -78,8 +78,8 @@ class SpanDuty(Duty):
         jobs = list(epochs)
         for start in range(0, len(jobs), ENTRIES):
             some = jobs[start : start + ENTRIES]
-            found = await self._context.quick_read(partial(self._telemetry.traces.of_jobs, jobs=some))
-            for job in found:
+            traced = await self._context.quick_read(partial(self._telemetry.traces.of_jobs, jobs=some))
+            for job in traced:
                 await self._record(partial(end_spans, job=job, epoch=epochs[job.facts.id], row=row))
             await asyncio.sleep(0)
 

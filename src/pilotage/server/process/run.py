@@ -8,7 +8,7 @@ import resource
 import signal
 import socket
 import time
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING
 
 import uvloop
@@ -59,6 +59,8 @@ from pilotage.wire.server_trust import CERTIFICATES_HEADER, SERVERS_HEADER
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
+
+    from pilotage.server.duties.spans import SpanDuty
 
 log = logging.getLogger(__name__)
 
@@ -308,15 +310,8 @@ class _Server:
         loop = asyncio.get_running_loop()
         for name in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(name, context.stop.set)
-        peers, duty_leases = context.pool.peers, None
         spans = await span_duties(context)
-        if peers.shared:
-            names = (*DUTIES, *(duty.lease for duty in spans))
-            duty_leases = DutyLeases(
-                self._writer, peers.server, names, clock=context.clock, monotonic=context.monotonic
-            )
-            for duty in spans:
-                duty_leases.on_acquired[duty.lease] = duty.begin
+        duty_leases = self._leases_of_duties(context, spans)
         # Leases are extended by an outage before the first pilot or duty can see an expired one.
         leases = LeaseDuty(context, duty_leases)
         await leases.cycle()
@@ -347,6 +342,18 @@ class _Server:
         await schedule.close()
         context.pilots.ssh.close()
         await front.stop()
+
+    def _leases_of_duties(self, context: Context, spans: Sequence[SpanDuty]) -> DutyLeases | None:
+        """The leases of a server that shares its database; None: it is alone."""
+        peers = context.pool.peers
+        if not peers.shared:
+            return None
+        names = (*DUTIES, *(duty.lease for duty in spans))
+        leases = DutyLeases(
+            self._writer, peers.server, names, clock=context.clock, monotonic=context.monotonic
+        )
+        leases.on_acquired |= {duty.lease: duty.begin for duty in spans}
+        return leases
 
     def _tls_duties(self, context: Context) -> list[Coroutine[None, None, None]]:
         tls = self._rim.front.tls

@@ -8,7 +8,7 @@ from itertools import islice
 from pilotage.core.ids import JobId
 from pilotage.core.jobs.states import CONFIRMED, FINAL, JobState
 from pilotage.core.trace_context import AttemptTimes, TraceContext, stages_of
-from pilotage.server.spans.traces import TracedJob, Traces
+from pilotage.server.spans.traces import JobInTrace, Traces
 from pilotage.store.engine.connection import Connection
 from pilotage.store.tables import events, listing
 from pilotage.store.tables.events import Event
@@ -42,7 +42,7 @@ def finish_spans(connection: Connection, traces: Traces, finish: Finish, applied
     return []
 
 
-def end_spans(connection: Connection, job: TracedJob, epoch: int, row: LogRow) -> Iterator[Span]:
+def end_spans(connection: Connection, job: JobInTrace, epoch: int, row: LogRow) -> Iterator[Span]:
     """The spans that end with an event of a job: of an attempt without a result, and of the job."""
     history = _history(connection, job)
     wanted = (epoch, row.at, row.kind, row.new)
@@ -67,7 +67,7 @@ def end_spans(connection: Connection, job: TracedJob, epoch: int, row: LogRow) -
         yield _job(job, life, history, place, number)
 
 
-def _job(job: TracedJob, life: TraceContext, history: Sequence[Event], place: int, number: int) -> Span:
+def _job(job: JobInTrace, life: TraceContext, history: Sequence[Event], place: int, number: int) -> Span:
     event = history[place]
     begun = 0
     if number:
@@ -84,12 +84,12 @@ def _reason(event: Event) -> dict[str, str]:
     return {"pilotage.reason": event.detail[:REASON_LENGTH]} if event.detail else {}
 
 
-def _of_job(job: TracedJob) -> dict[str, int]:
+def _of_job(job: JobInTrace) -> dict[str, int]:
     of_request = {} if job.facts.request is None else {"pilotage.request": job.facts.request}
     return {"pilotage.job": job.facts.id, "pilotage.submission": job.facts.submission_id, **of_request}
 
 
-def _history(connection: Connection, job: TracedJob) -> list[Event]:
+def _history(connection: Connection, job: JobInTrace) -> list[Event]:
     return events.history(connection, JobId(job.facts.id), job.facts.last_event)
 
 
@@ -151,7 +151,7 @@ def _times_until(history: Sequence[Event], own: Sequence[int], last: int) -> Att
 
 def _attempt(
     connection: Connection,
-    job: TracedJob,
+    job: JobInTrace,
     epoch: int,
     context: TraceContext,
     life: TraceContext,

@@ -19,16 +19,16 @@ _ENDS_OF_ELEMENTS = frozenset({ElementState.DONE, ElementState.FAILED, ElementSt
 
 
 def request_spans(connection: Connection, traces: Traces, row: LogRow) -> Iterator[Span]:
-    """The spans that end with an event of a request: its own, or those of its elements."""
+    """The spans that end with an event of a request: its own, or the spans of its elements."""
     ends = row.kind == "state" and row.new in ENDED and row.old not in ENDED
     elements = row.kind == "elements" and row.new in _ENDS_OF_ELEMENTS
     if not ends and not elements:
         return
     [(number, _)] = feed.entries_of(row)
-    found = trace_of_row(connection, number)
-    if found is None:
+    traced = trace_of_row(connection, number)
+    if traced is None:
         return
-    request, trace = found
+    request, trace = traced
     around = of_request(trace, number)
     facts: dict[str, Attribute] = {"pilotage.request": number, "pilotage.state": row.new}
     if ends:

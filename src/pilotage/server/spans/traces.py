@@ -26,7 +26,7 @@ KNOWN_REQUESTS = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class TracedJob:
+class JobInTrace:
     """A job of a trace that is kept."""
 
     facts: JobFacts
@@ -45,9 +45,9 @@ class Traces:
 
     _first_elements: dict[int, int] = field(default_factory=dict)
 
-    def of_jobs(self, connection: Connection, jobs: Sequence[int]) -> list[TracedJob]:
+    def of_jobs(self, connection: Connection, jobs: Sequence[int]) -> list[JobInTrace]:
         """The jobs that belong to a trace that is kept, and are not too many of their submission or request."""
-        found = []
+        traced = []
         for facts in listing.facts_of_jobs(connection, jobs).values():
             # Most texts are not parsed: their jobs have no trace.
             if VARIABLE not in facts.description:
@@ -55,8 +55,8 @@ class Traces:
             parent = trace_of(description_from_json(json.loads(facts.description)))
             if parent is not None and parent.sampled:
                 around = self._around(connection, facts, parent)
-                found += [] if around is None else [TracedJob(facts, around)]
-        return found
+                traced += [] if around is None else [JobInTrace(facts, around)]
+        return traced
 
     def _around(self, connection: Connection, facts: JobFacts, trace: TraceContext) -> TraceContext | None:
         if facts.request is None:

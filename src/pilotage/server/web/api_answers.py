@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import re
 from collections.abc import Callable
 from typing import Any, TypeVar, get_type_hints
 
@@ -21,6 +22,9 @@ from pilotage.server.http.routes import routers
 from pilotage.wire.call import ApiCall, NoRequest
 
 Answer = TypeVar("Answer")
+
+
+_LIMIT = re.compile(r"Expected `\w+`( of length)? ([<>]=) (\S+)(?: - at `\$\.?([\w.]*)`)?")
 
 
 class ApiAnswers:
@@ -49,7 +53,7 @@ class ApiAnswers:
         hints = _hints_of(handler)
         for name in inspect.signature(handler).parameters:
             if name in parts:
-                arguments[name] = _checked(parts[name], hints[name])
+                arguments[name] = _checked(parts[name], hints[name], name)
             elif hints[name] == TheCaller:  # calls for anybody have none
                 arguments[name] = identity_of(visit.scope)
             elif name in given:
@@ -76,11 +80,22 @@ def _hints_of(handler: Callable[..., Any]) -> dict[str, Any]:
     return get_type_hints(handler, include_extras=True)
 
 
-def _checked(value: object, hint: Any) -> Any:
-    """The value, if it keeps the limits of its type. Raises InvalidInput."""
+def _checked(value: object, hint: Any, name: str = "") -> Any:
+    """The value, if it keeps the limits of its type. Raises InvalidInput. `name`: of a part of the address."""
     if hint is NoRequest:
         raise TypeError("the call takes no request")
     try:
         return msgspec.convert(value, constrained_type(hint), from_attributes=True)
     except msgspec.ValidationError as error:
-        raise InvalidInput(str(error)) from error
+        raise InvalidInput(_plain_words(str(error), name)) from error
+
+
+def _plain_words(text: str, name: str) -> str:
+    """The finding of msgspec about a value, in words for people."""
+    limit = _LIMIT.fullmatch(text)
+    if limit is None:
+        return text
+    length, bound, number, field = limit.groups()
+    words = f"must {'have' if length else 'be'} at {'least' if bound == '>=' else 'most'} {number}"
+    unit = "" if not length else " character" if number == "1" else " characters"
+    return f"{field or name or 'a value of the address'} {words}{unit}"

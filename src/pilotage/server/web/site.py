@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Awaitable, Callable
+from typing import cast
 
 from fastapi import FastAPI
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from pilotage.core.errors import NotAuthenticated, PilotageError
+from pilotage.core.errors import Forbidden, NotAuthenticated, NotFound, PilotageError
 from pilotage.server.context import Context
 from pilotage.server.errors import error_answer
 from pilotage.server.feed.open_pages import OpenPages
@@ -61,6 +64,13 @@ class WebSite:
             return JSONResponse({"code": "not-found"}, 404, HEADERS)
         return Response(asset.data, headers={**HEADERS, **KEPT}, media_type=asset.media_type)
 
+    async def nothing_here(self, request: Request) -> Response:
+        """The page for an address that no page has."""
+        visit = Visit(self, request, {})
+        with contextlib.suppress(NotAuthenticated, Forbidden):
+            visit.sign_in(idle=True)
+        return await _error_page(visit, NotFound("there is no such page"))
+
     def _endpoint(self, address: PageAddress) -> Callable[[Request], Awaitable[Response]]:
         tokens = self.context.tokens
 
@@ -94,6 +104,17 @@ async def _error_page(visit: Visit, error: Exception) -> Response:
 
 def build_with_pages(context: Context) -> FastAPI:
     """The routes of the API and of the pages."""
-    api = build_routes(context)
-    api.router.routes.extend(WebSite(context).routes())
+    api, site = build_routes(context), WebSite(context)
+    api.router.routes.extend(site.routes())
+    answer = api.exception_handlers[HTTPException]
+
+    async def page_or_answer(request: Request, error: Exception) -> Response:
+        """A page for a person who has mistaken an address, and the answer of the API for programs."""
+        given = await cast("Awaitable[Response]", answer(request, error))
+        asks_for_page = "text/html" in request.headers.get("accept", "")
+        if given.status_code != 404 or not asks_for_page or request.url.path.startswith("/v1/"):
+            return given
+        return await site.nothing_here(request)
+
+    api.add_exception_handler(HTTPException, page_or_answer)
     return api

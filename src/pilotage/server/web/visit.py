@@ -207,8 +207,9 @@ class Visit:
         return address if _OWN_PAGE.fullmatch(address) else ""
 
     def redirect_to_sign_in(self) -> Response:
-        back = self.address if self.request.method == "GET" else ""
-        return self.redirect(f"signin?next={quote(back, safe='')}" if back else "signin")
+        if self.request.method != "GET":
+            return self.redirect("signin?ended=yes")
+        return self.redirect(f"signin?next={quote(self.address, safe='')}" if self.address else "signin")
 
 
 def _is_this_machine(host: str) -> bool:

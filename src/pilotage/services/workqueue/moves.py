@@ -41,7 +41,7 @@ class ElementMoves:
     def record_of(
         self, request: int, element: int, old: ElementState, new: ElementState, reason: str
     ) -> None:
-        """As `record`, without the row of the element."""
+        """Record a move like `record`, without the row of the element."""
         ELEMENT_STATES.check(old, new)
         self._events.setdefault((request, old, new, reason), []).append(element)
 

@@ -38,10 +38,10 @@ def totals(connection: Connection, datasets: Sequence[int]) -> dict[int, Totals]
         f"SELECT id, closed_blocks, closed_files, closed_events, closed_size FROM datasets WHERE {condition}",
         (value,),
     )
-    found = ((row[0], Totals(row[1], 0, *row[2:]), opened.get(row[0], Totals())) for row in counted)
+    pairs = ((row[0], Totals(row[1], 0, *row[2:]), opened.get(row[0], Totals())) for row in counted)
     return {
         number: Totals(*(min(sum(pair), MAX_INTEGER) for pair in zip(closed, still_open, strict=True)))
-        for number, closed, still_open in found
+        for number, closed, still_open in pairs
     }
 
 

@@ -21,7 +21,7 @@ _ELEMENT = "e.id, e.request_id, e.step, e.created"
 
 
 def elements(connection: Connection, ids: Sequence[int]) -> list[TracedElement]:
-    """These elements, without those that are deleted."""
+    """The existing elements among these."""
     condition, value = in_list(connection, "e.id", ids)
     return [
         TracedElement(*row)

@@ -23,7 +23,8 @@ async def sign_in(visit: Visit) -> Response:
     headers = visit.request.headers
     if code and headers.get("sec-fetch-site") == "none" and not headers.get("sec-purpose"):
         return await _sign_in(visit, code, "", back)
-    return await visit.render("signin.html", code=code, back=back, error=None)
+    ended = "ended" in visit.query
+    return await visit.render("signin.html", code=code, back=back, error=None, ended=ended)
 
 
 @pages.post("/signin", open=True)
@@ -53,7 +54,9 @@ async def _sign_in(visit: Visit, code: str, token: str, back: str) -> Response:
             limit.failed(address, now)
             raise
     except PilotageError as error:
-        return await visit.render("signin.html", error_answer(error)[1], code="", back=back, error=error)
+        return await visit.render(
+            "signin.html", error_answer(error)[1], code="", back=back, error=error, ended=False
+        )
     response = visit.redirect(back)
     await visit.start_session(caller, response)
     return response
