@@ -10,32 +10,20 @@ import sqlalchemy as sa
 
 from pilotage.store.schema import metadata
 
-STRIDE = 1_000_000
-"""Between the ids of two copies of a row."""
 SINGLE = frozenset({"instance", "policy_versions", "alembic_version", "event_counters"})
 """Tables whose rows are facts of the server as a whole."""
 
 
-def multiply(path: Path, times: int) -> None:
-    """Store `times` - 1 copies of each row. A copy refers to the same other rows, and has a name of its own."""
+def multiply(path: Path, times: int, stride: int) -> None:
+    """Store `times` - 1 copies of each row. A copy refers to the same other rows, and has a name of its own.
+
+    `stride`: between the ids of two copies, above all ids.
+    """
     with contextlib.closing(sqlite3.connect(path)) as connection:
         for table in metadata.sorted_tables:
             if table.name not in SINGLE and (key := _key(table)) is not None:
-                _multiply(connection, table, key, times)
+                _multiply(connection, table, key, times, stride)
         connection.commit()
-        print(
-            "ROWS",
-            [
-                (t.name, connection.execute(f"SELECT count(*) FROM {t.name}").fetchone()[0])
-                for t in metadata.sorted_tables
-            ],
-        )
-        print(
-            "BLOCKS",
-            connection.execute(
-                "select dataset_id,count(*) from blocks group by 1 order by 2 desc limit 3"
-            ).fetchall(),
-        )
         connection.execute("ANALYZE")
 
 
@@ -44,7 +32,9 @@ def _key(table: sa.Table) -> sa.Column[int] | None:
     return next((column for column in table.primary_key if isinstance(column.type, sa.Integer)), None)
 
 
-def _multiply(connection: sqlite3.Connection, table: sa.Table, key: sa.Column[int], times: int) -> None:
+def _multiply(
+    connection: sqlite3.Connection, table: sa.Table, key: sa.Column[int], times: int, stride: int
+) -> None:
     unique = {
         column.name
         for column in table.columns
@@ -53,7 +43,7 @@ def _multiply(connection: sqlite3.Connection, table: sa.Table, key: sa.Column[in
     values = []
     for column in table.columns:
         if column.name == key.name:
-            values.append(f"{column.name} + copy.n * {STRIDE}")
+            values.append(f"{column.name} + copy.n * {stride}")
         elif column.name in unique:
             values.append(f"{column.name} || '-' || copy.n")
         else:
