@@ -172,6 +172,13 @@ def test_a_pilot_whose_script_was_never_uploaded_can_not_start() -> None:
     assert {task.wait for task in adapter(ce).list_pilots().tasks} == {task.wait for task in tasks.values()}
 
 
+def test_a_ce_that_does_not_tell_of_a_script_keeps_its_pilots() -> None:
+    ce = DoubledArc(faults={"HEAD": HttpReply(500, "Not implemented")})
+    ce.add(f"{STAMP}/0", "ACCEPTED")
+    [task] = adapter(ce).list_pilots().tasks
+    assert task.wait is WaitClass.TRANSIENT
+
+
 def test_an_interface_of_another_version_is_found_again() -> None:
     """The CE was upgraded, and the server has not been started again."""
     ce = DoubledArc()

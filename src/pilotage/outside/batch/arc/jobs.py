@@ -100,8 +100,9 @@ class ArcJobs:
         The CE would keep them for ten minutes. A server that has been started again asks once about each.
         """
         waiting = {job.id for job in pilots if job.state in answers.BEFORE_INPUT}
-        self._whole |= {id_ for id_ in waiting - self._whole if self._client.has_file(_script_of(id_))}
-        return waiting - self._whole
+        sizes = {id_: self._client.file_size(_script_of(id_)) for id_ in waiting - self._whole}
+        self._whole |= {id_ for id_, size in sizes.items() if size}
+        return {id_ for id_, size in sizes.items() if size == 0}
 
     def annotation(self, id_: str) -> str:
         """The annotation in the description of a job; empty: it has none, or is gone."""

@@ -95,19 +95,18 @@ class ArcClient:
 
     def read_end(self, path: str, most: int) -> bytes:
         """The last bytes of a file; empty: there is none."""
-        if not (size := self._size(path)):
+        size = self._call("HEAD", path)
+        if size.status == HTTPStatus.NOT_FOUND or not self._succeeding(size).length:
             return b""
-        headers = {"range": f"bytes={size - most}-"} if size > most else {}
+        headers = {"range": f"bytes={size.length - most}-"} if size.length > most else {}
         return self._succeeding(self._call("GET", path, headers=headers)).body[-most:]
 
-    def has_file(self, path: str) -> bool:
-        """Whether there is a file that is not empty."""
-        return self._size(path) > 0
-
-    def _size(self, path: str) -> int:
-        """The bytes of a file; 0: there is none."""
+    def file_size(self, path: str) -> int | None:
+        """The bytes of a file; 0: there is none; None: the CE does not tell."""
         reply = self._call("HEAD", path)
-        return 0 if reply.status == HTTPStatus.NOT_FOUND else self._succeeding(reply).length
+        if reply.status == HTTPStatus.NOT_FOUND:
+            return 0
+        return reply.length if reply.succeeded else None
 
     def put(self, path: str, content: bytes) -> None:
         self._succeeding(self._call("PUT", path, content))
