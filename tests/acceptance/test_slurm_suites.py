@@ -55,7 +55,8 @@ def outcomes(shell: Shell, plugin: str, *words: str, **variables: str) -> dict[s
         "/dev/null",
     ]
     # Limits of the suites are for an idle cluster. A variable is stronger than the lines of a script.
-    environment = {"PYTHONPATH": str(ROOT), "SBATCH_TIMELIMIT": "60", **variables}
+    path = f"{shell.commands}:{Path(sys.executable).parent}:{shell.environment['PATH']}"
+    environment = {"PATH": path, "PYTHONPATH": str(ROOT), "SBATCH_TIMELIMIT": "60", **variables}
     with (shell.folder / "suite.log").open("w") as log:
         subprocess.run(
             [*program, f"--rootdir={shell.folder}", f"--junitxml={report}", *words],
