@@ -108,30 +108,3 @@ def test_a_program_in_path_is_a_script(shell: Shell) -> None:
     assert done.returncode == 0, done
     assert shell.text("out.txt").split()[0] == "hello"
     assert len(shell.text("out.txt").split()) == 2
-
-
-def test_several_tasks_outside_of_a_job(shell: Shell) -> None:
-    done = shell.run("srun", "-n", "3", "sh", "-c", 'echo "$SLURM_PROCID of $SLURM_NTASKS"')
-    assert (done.returncode, sorted(done.stdout.splitlines())) == (0, ["0 of 3", "1 of 3", "2 of 3"]), done
-    failed = shell.run("srun", "-n", "2", "sh", "-c", "exit $((SLURM_PROCID + 3))")
-    assert failed.returncode == 4
-    assert [line.rpartition("task ")[2] for line in sorted(failed.stderr.splitlines())] == [
-        "0: Exited with exit code 3",
-        "1: Exited with exit code 4",
-    ]
-
-
-def test_nodes_by_state_and_lists_of_hosts(shell: Shell) -> None:
-    shell.submit("-W", "--wrap", "true")
-    assert set(shell.run("sinfo", "-h", "-t", "down", "-o", "%D").stdout.split()) == {"0"}
-    assert shell.run("sinfo", "-N", "-h", "-n", "nosuch", "-o", "%P").stdout == ""
-    assert shell.run("sinfo", "-N", "-h", "-o", "%w", SINFO_FORMAT="%P").stdout.split() != []
-    assert shell.run("scontrol", "show", "hostnames", "n[1-2],m").stdout == "n1\nn2\nm\n"
-    assert shell.run("scontrol", "show", "hostlist", "n1,n2,m").stdout == "n[1-2],m\n"
-    assert shell.run("scontrol", "show", "hostnames", "n[2-1]").returncode == 1
-    assert "PartitionName=" in shell.run("scontrol", "show", "part").stdout
-
-
-def test_cancelled_jobs_are_told(shell: Shell) -> None:
-    job = shell.submit("-H", "--wrap", "true")
-    assert shell.run("scancel", "-v", job).stderr == f"scancel: Terminating job {job}\n"

@@ -24,7 +24,7 @@ NOT_OF_DASK: Final = {
     "test_adapt": "it takes for granted that the cluster has stopped adapting as soon as no worker is left",
     "test_security": "its wheel lacks the key that it reads",
     "test_different_interfaces_on_scheduler_and_workers": "it names network interfaces of its containers",
-    "test_slurm_runner": "it writes to a fixed folder of the machine: see test_a_runner_of_dask_in_four_tasks",
+    "test_slurm_runner": "it writes to a fixed folder of the machine",
 }
 """Tests that fail or cannot run on a Slurm as well, or that are a race on a slow machine."""
 
@@ -104,41 +104,3 @@ def test_the_suite_of_dask_jobqueue(shell: Shell) -> None:
         DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT=f"{patience}s",
     )
     assert_passed(shell, found, 6)
-
-
-def test_the_suite_of_parsl(shell: Shell) -> None:
-    suite = package("parsl", "Parsl") / "tests"
-    words = [str(suite / name) for name in ("test_python_apps", "test_bash_apps")]
-    chosen = "not cleannet and not unix_filesystem_permissions_required"
-    config = str(suite / "configs/slurm_local.py")
-    found = outcomes(shell, "tests.parsl_suite", "-k", chosen, "--config", config, *words)
-    assert_passed(shell, found, 80)
-    provider = sorted(str(path) for path in (suite / "test_providers").glob("test_s*.py"))
-    assert_passed(shell, outcomes(shell, "tests.parsl_suite", "--config", "local", *provider), 3)
-
-
-RUNNER = """\
-from dask.distributed import Client
-from dask_jobqueue.slurm import SLURMRunner
-
-with SLURMRunner(scheduler_file="{job_id}.json", scheduler_options={"dashboard": False}) as runner:
-    with Client(runner) as client:
-        client.wait_for_workers(2)
-        print("sum", sum(client.gather(client.map(abs, range(-3, 4)))))
-"""
-
-
-def test_a_runner_of_dask_in_four_tasks(shell: Shell) -> None:
-    """One task is the scheduler, one the client, and two are workers."""
-    package("dask_jobqueue", "Dask-jobqueue")
-    shell.script("runner.py", RUNNER)
-    done = subprocess.run(
-        ["srun", "--mpi=none", "-Q", "-n", "4", sys.executable, "runner.py"],
-        cwd=shell.folder,
-        env=shell.environment | {"DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": f"{PATIENCE:.0f}s"},
-        capture_output=True,
-        text=True,
-        timeout=4 * PATIENCE,
-        check=False,
-    )
-    assert (done.returncode, "sum 12" in done.stdout.splitlines()) == (0, True), done
