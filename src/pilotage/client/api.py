@@ -340,10 +340,7 @@ class Client(
         return self._action("reschedule", which, dry_run, reason)
 
     def redo(self, which: Which, *, dry_run: bool = False, reason: str = "") -> ActionResponse:
-        """Queue failed, killed or Done jobs again, with their stored files. Parameters: see `kill`.
-
-        Jobs that were skipped for want of an output of a Done job are Blocked again.
-        """
+        """Queue failed, killed or Done jobs again; jobs skipped because of them follow. Parameters: see `kill`."""
         return self._action("redo", which, dry_run, reason)
 
     def hold(self, which: Which, *, dry_run: bool = False, reason: str = "") -> ActionResponse:
