@@ -192,9 +192,9 @@ class RequestBench:
         return str(row.state)
 
     def way(self, request: int) -> list[str]:
-        """The states of a request in the order of its events."""
+        """The states of a request in the order of its events; other events are of its elements."""
         events = requests.events_of(self.bench.connection, request)
-        return [event.new for event in events if event.new]
+        return [event.new for event in events if event.new and event.kind in ("submit", "state")]
 
     def details(self, request: int) -> list[dict[str, Any]]:
         rows = self.bench.connection.execute(

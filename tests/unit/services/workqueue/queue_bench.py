@@ -28,7 +28,7 @@ from pilotage.services.workqueue.intake import take_slice
 from pilotage.services.workqueue.splitting import files_page, held_element, parts_of, post_masks, read_mask
 from pilotage.services.workqueue.state import WorkQueue
 from pilotage.services.workqueue.sync import sync
-from pilotage.store.tables import agents, element_masks, elements, location_sets, requests
+from pilotage.store.tables import agents, dataset_totals, element_masks, elements, location_sets, requests
 from pilotage.store.tables.elements import ElementRow
 from pilotage.store.tables.requests import RequestRow, StepRow
 from pilotage.wire.agents import (
@@ -126,6 +126,9 @@ class QueueBench:
             *(dataset, name, self.now, int(is_open), None if is_open else last + 1),
             *(files, files * events, files * 1000, location),
         )
+        if not is_open:
+            contents = (files, files * events, files * 1000)
+            self.bench.do(lambda tx: dataset_totals.add_closed(tx.connection, dataset, contents))
         for number in range(files):
             self.run(
                 "INSERT INTO files (dataset_id, block_id, name, size, events, lumis, created)"
