@@ -8,7 +8,7 @@ from itertools import islice
 from pilotage.core.ids import JobId
 from pilotage.core.jobs.states import CONFIRMED, FINAL, JobState
 from pilotage.core.trace_context import AttemptTimes, TraceContext, stages_of
-from pilotage.server.spans.traces import JobInTrace, Traces
+from pilotage.server.spans.traces import JobInTrace, Traces, reason_of
 from pilotage.store.engine.connection import Connection
 from pilotage.store.tables import events, listing
 from pilotage.store.tables.events import Event
@@ -18,7 +18,6 @@ from pilotage.wire.pilot import Finish
 
 FINISHES = frozenset({"finished", "failed-try"})
 """Events of an attempt whose result has come. Its spans are made from the message with the result."""
-REASON_LENGTH = 200
 _WITH_PILOT = CONFIRMED | {JobState.MATCHED}
 
 
@@ -60,7 +59,7 @@ def end_spans(connection: Connection, job: JobInTrace, epoch: int, row: LogRow) 
     if row.kind not in FINISHES and event.old in CONFIRMED and times is not None:
         context = life.named_child("attempt", job.facts.id, epoch)
         span = _attempt(connection, job, epoch, context, life, times, row.kind)
-        span.attributes |= _reason(event)
+        span.attributes |= reason_of(event.detail)
         yield span
         yield from islice(_stages(times, context), 2)
     if event.new in FINAL and event.old not in FINAL:
@@ -76,12 +75,8 @@ def _job(job: JobInTrace, life: TraceContext, history: Sequence[Event], place: i
     span = Span("job", life, job.parent.span, history[begun].at, event.at, error=error)
     span.attributes |= _of_job(job) | {"pilotage.state": str(event.new)}
     if error and event.kind not in FINISHES:
-        span.attributes |= _reason(event)
+        span.attributes |= reason_of(event.detail)
     return span
-
-
-def _reason(event: Event) -> dict[str, str]:
-    return {"pilotage.reason": event.detail[:REASON_LENGTH]} if event.detail else {}
 
 
 def _of_job(job: JobInTrace) -> dict[str, int]:

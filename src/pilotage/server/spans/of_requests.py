@@ -8,13 +8,12 @@ import msgspec
 
 from pilotage.core.requests.states import ENDED, SUCCESSFUL
 from pilotage.core.workqueue.states import ElementState
-from pilotage.server.spans.traces import Traces, of_request, trace_of_row
+from pilotage.server.spans.traces import Traces, of_request, reason_of, trace_of_row
 from pilotage.store.engine.connection import Connection
 from pilotage.store.tables import feed, traced_work
 from pilotage.store.tables.feed import LogRow
 from pilotage.telemetry.tracer import Attribute, Span
 
-REASON_LENGTH = 200
 _ENDS_OF_ELEMENTS = frozenset({ElementState.DONE, ElementState.FAILED, ElementState.CANCELED})
 
 
@@ -34,7 +33,7 @@ def request_spans(connection: Connection, traces: Traces, row: LogRow) -> Iterat
     if ends:
         error = "" if row.new in SUCCESSFUL else row.new
         # An abort has two moves, and the first one has the reason.
-        reason = _reason(row.detail or traced_work.last_reason(connection, number)) if error else {}
+        reason = reason_of(row.detail or traced_work.last_reason(connection, number)) if error else {}
         yield Span(
             "request", around, trace.span, request.created, row.at, attributes=facts | reason, error=error
         )
@@ -43,10 +42,6 @@ def request_spans(connection: Connection, traces: Traces, row: LogRow) -> Iterat
     error = "" if row.new == ElementState.DONE else row.new
     for element, context in traces.of_elements(connection, trace, detail["elements"]):
         span = Span("element", context, around.span, element.created, row.at, error=error)
-        span.attributes |= facts | _reason(detail.get("reason", ""))
+        span.attributes |= facts | reason_of(detail.get("reason", ""))
         span.attributes |= {"pilotage.element": element.id, "pilotage.step": element.step}
         yield span
-
-
-def _reason(text: str) -> dict[str, Attribute]:
-    return {"pilotage.reason": text[:REASON_LENGTH]} if text else {}

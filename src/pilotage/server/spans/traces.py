@@ -16,6 +16,7 @@ from pilotage.store.tables import listing, requests, traced_work
 from pilotage.store.tables.listing import JobFacts
 from pilotage.store.tables.requests import RequestRow
 from pilotage.store.tables.traced_work import TracedElement
+from pilotage.telemetry.tracer import Attribute
 
 MOST_JOBS = 1000
 """Jobs of one submission that become spans: the first ones. A trace of more could not be shown."""
@@ -23,6 +24,8 @@ MOST_ELEMENTS, MOST_JOBS_OF_ELEMENT = 100, 100
 """Elements of one request, and jobs of one element, that become spans."""
 KNOWN_REQUESTS = 1000
 """Requests whose first element is kept in memory."""
+REASON_LENGTH = 200
+"""Characters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,3 +102,8 @@ def trace_of_row(connection: Connection, request: int) -> tuple[RequestRow, Trac
     row = requests.by_id(connection, request)
     trace = None if row is None else trace_of_request(specification_from_text(row.specification))
     return None if row is None or trace is None or not trace.sampled else (row, trace)
+
+
+def reason_of(text: str) -> dict[str, Attribute]:
+    """The attribute of a span that tells why its work had no success."""
+    return {"pilotage.reason": text[:REASON_LENGTH]} if text else {}
