@@ -1,4 +1,4 @@
-"""Debian's browser for tests of pages, driven by playwright.
+"""Debian's browser for tests of pages, driven by playwright. As root on Debian it is installed.
 
 The tests are skipped where either is absent; `PILOTAGE_TEST_REQUIRE=browser` turns skips into failures.
 """
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.batch_daemons import skip_or_fail
 from tests.deadlines import PATIENCE
+from tests.debian_packages import lacks
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext
@@ -24,8 +25,7 @@ SIZES = {"phone": (360, 740), "desk": (1280, 800), "wall": (3840, 2160)}
 @contextmanager
 def browser() -> Iterator[Browser]:
     """A running browser."""
-    path = shutil.which(PROGRAM)
-    if path is None:
+    if lacks(PROGRAM):
         skip_or_fail(f"no {PROGRAM}: apt-get install {PROGRAM}", "browser")
     try:
         from playwright.sync_api import sync_playwright
@@ -33,7 +33,9 @@ def browser() -> Iterator[Browser]:
         skip_or_fail("no playwright: it is in the group browser of pyproject.toml", "browser")
     options = ["--no-sandbox"] if os.geteuid() == 0 else []
     with sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=path, args=options, timeout=PATIENCE * 1000)
+        running = playwright.chromium.launch(
+            executable_path=shutil.which(PROGRAM), args=options, timeout=PATIENCE * 1000
+        )
         try:
             yield running
         finally:

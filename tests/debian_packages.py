@@ -28,6 +28,11 @@ def still_lacking(lacking: Callable[[], list[str]], packages: Sequence[str]) -> 
     return lacking()
 
 
+def lacks(program: str) -> bool:
+    """Whether a program is absent, also after the package of its name was installed."""
+    return bool(still_lacking(lambda: [] if shutil.which(program) else [program], [program]))
+
+
 def _install(packages: Sequence[str]) -> None:
     environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
     for command in (["update", "-qq"], ["install", "-y", "-qq", "--no-install-recommends", *packages]):

@@ -17,6 +17,7 @@ from tests import slurm
 from tests.acceptance.test_slurm import instance_on
 from tests.acceptance.test_slurm_commands import shared
 from tests.deadlines import PATIENCE
+from tests.debian_packages import lacks
 from tests.installed_environment import environment_with_client
 from tests.instance import Instance, running, until
 
@@ -264,7 +265,7 @@ def test_a_new_snakemake_goes_on_with_the_jobs_of_a_killed_one(tmp_path: Path) -
 
 
 def test_a_workflow_runs_without_a_shared_folder(instance: Instance, tmp_path: Path) -> None:
-    if shutil.which("rsync") is None:
+    if lacks("rsync"):
         pytest.skip("rsync is not installed: the storage plug-in for folders is not tested")
     (folder := tmp_path / "work").mkdir()
     workflow = tutorial(instance, folder)
