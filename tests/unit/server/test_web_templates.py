@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import re
 import tomllib
@@ -55,6 +56,24 @@ def test_names_are_text_on_a_page(name: str) -> None:
     assert "<script>alert" not in shown
     assert "<img" not in shown
     assert " 49 " not in shown
+
+
+def test_all_callers_of_a_template_give_the_same_variables() -> None:
+    """A variable that the caller of a rare page forgets is an error of the server."""
+    given: dict[str, dict[str, set[str]]] = {}
+    for module in sorted(FOLDER.parent.rglob("*.py")):
+        for node in ast.walk(ast.parse(module.read_text())):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) in (
+                "visit.render",
+                "visit.render_charts",
+            ):
+                names = {keyword.arg or ast.unparse(keyword.value) for keyword in node.keywords}
+                template = ast.literal_eval(node.args[0])
+                given.setdefault(template, {})[f"{module.name}:{node.lineno}"] = names
+    assert len(given) > 20
+    assert {
+        name: calls for name, calls in given.items() if len(set(map(frozenset, calls.values()))) > 1
+    } == {}
 
 
 @pytest.mark.parametrize("path", TEMPLATES, ids=lambda path: path.name)

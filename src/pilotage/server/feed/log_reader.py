@@ -107,7 +107,7 @@ class LogReader:
     ) -> list[FeedRow]:
         [(entry, (request, _))] = entries
         # Other events tell the states of elements.
-        if row.kind not in ("submit", "state"):
+        if not row.new or row.kind not in ("submit", "state"):
             return []
         await self._learn(read, "requests", [request])
         if request not in self.owners:

@@ -9,8 +9,8 @@ from starlette.responses import Response
 
 from pilotage.core.errors import NotAuthenticated, NotFound, PilotageError
 from pilotage.core.policy.issuer_model import TrustedIssuer
-from pilotage.server.errors import error_answer
 from pilotage.server.web.page import PageRouter
+from pilotage.server.web.pages.signin import refused
 from pilotage.server.web.rendering import HEADERS
 from pilotage.server.web.visit import Visit
 from pilotage.wire.issuers import EXCHANGE_TOKEN, TokenExchange
@@ -60,7 +60,7 @@ async def come_back(visit: Visit) -> Response:
         answer = await visit.ask(EXCHANGE_TOKEN, TokenExchange(proof))
         caller = context.tokens.issuer.read(answer.token, context.pool.policy, context.clock())
     except PilotageError as error:
-        return await visit.render("signin.html", error_answer(error)[1], code="", back="", error=error)
+        return await refused(visit, error)
     response = await visit.render("signed_in.html", user=caller.user, back=visit.safe_address(begun.back))
     await visit.start_session(caller, response)
     return response

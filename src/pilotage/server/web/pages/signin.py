@@ -42,6 +42,12 @@ async def sign_out(visit: Visit) -> Response:
     return response
 
 
+async def refused(visit: Visit, error: PilotageError, back: str = "") -> Response:
+    """The form for a token, with the reason why a sign-in failed."""
+    status = error_answer(error)[1]
+    return await visit.render("signin.html", status, code="", back=back, error=error, ended=False)
+
+
 async def _sign_in(visit: Visit, code: str, token: str, back: str) -> Response:
     context, client = visit.context, visit.request.client
     address, now = client.host if client else "", context.monotonic()
@@ -54,9 +60,7 @@ async def _sign_in(visit: Visit, code: str, token: str, back: str) -> Response:
             limit.failed(address, now)
             raise
     except PilotageError as error:
-        return await visit.render(
-            "signin.html", error_answer(error)[1], code="", back=back, error=error, ended=False
-        )
+        return await refused(visit, error, back)
     response = visit.redirect(back)
     await visit.start_session(caller, response)
     return response
