@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from pilotage.wire.ces import CeSummary
 from tests import slurm
 from tests.acceptance.test_slurm import SLURM_CE
 from tests.faults.slurm_shape import most_tries
@@ -73,6 +74,10 @@ def instance(
         yield made
 
 
+def is_paused(ce: CeSummary, words: str) -> bool:
+    return ce.state == "paused" and words in ce.reason and ce.until is not None
+
+
 def test_each_refusal_is_told_once_and_pauses_its_ce(
     instance: Instance, cluster: slurm.Cluster, calls: Path
 ) -> None:
@@ -84,21 +89,20 @@ def test_each_refusal_is_told_once_and_pauses_its_ce(
 
     until(lambda: failed(2), what=f"two refusals of each: {client.ces()}")
     log = instance.log()
-    listed = instance.cli("ce", "list").stdout
     for name, (_, _, words) in WRONG.items():
-        ce = client.ce(name).ce
-        assert ce.state == "paused"
-        assert words in ce.reason
-        assert words in listed
-        assert ce.until is not None
         told = [line for line in log.splitlines() if f"CE {name}:" in line]
         assert len(told) == 1, told
         assert words in told[0]
+        # Each pause ends after a time, and is followed by a try and a longer pause.
+        until(lambda name=name, words=words: is_paused(client.ce(name).ce, words), what=f"a pause of {name}")
+        until(lambda words=words: words in instance.cli("ce", "list").stdout, what=f"{words} in the list")
         assert client.job(jobs[name]).job.state == "Waiting"
-        why = client.why(jobs[name])
-        assert why.reason == "ce"
-        assert f"CE {name} is paused" in why.detail
-        assert words in why.summary
+
+        def explains(name: str = name, words: str = words) -> bool:
+            why = client.why(jobs[name])
+            return why.reason == "ce" and f"CE {name} is paused" in why.detail and words in why.summary
+
+        until(explains, what=f"the pause of {name} in why")
     tries = len(calls.read_text().splitlines())
     assert tries <= len(WRONG) * most_tries(time.monotonic() - begun)
     assert not [line for line in cluster.run("squeue", "-h", "-o", "%j").splitlines() if line], (
