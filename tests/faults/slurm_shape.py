@@ -18,13 +18,13 @@ JOBS = 12
 def most_tries(seconds: float) -> int:
     """How often sbatch may be called for a CE that is refused, in this time.
 
-    It pauses for 10 s after the first refusal, then for twice as long. A call may ask whether pilots could ever start,
-    and a refused array may be tried as one pilot.
+    It pauses for 10 s after the first refusal, then for twice as long. A try has three calls at most: one may ask
+    whether pilots could ever start, and a refused array may be tried as one pilot.
     """
-    tries, ends, pause = 3, 30.0, 40.0
+    calls, ends, pause = 3, 10.0, 20.0
     while seconds >= ends:
-        tries, ends, pause = tries + 2, ends + pause, 2 * pause
-    return tries
+        calls, ends, pause = calls + 3, ends + pause, 2 * pause
+    return calls
 
 
 def mend(cluster: slurm.Cluster) -> None:
