@@ -107,7 +107,7 @@ def elements(
     state: Annotated[list[str] | None, CommandOption("Only in this state; may be repeated", "STATE")] = None,
     step: Annotated[str, CommandOption("Only of this step", "NAME")] = "",
     stuck: Annotated[
-        str | None, CommandOption("Only those that have not ended, and unchanged for so long: 1h", "AGE")
+        str | None, CommandOption("Only requests that go on, unchanged for AGE or longer: 1h", "AGE")
     ] = None,
     limit: LimitOption = None,
 ) -> None:
