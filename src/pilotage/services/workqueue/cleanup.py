@@ -27,5 +27,5 @@ def cleanup_of(connection: Connection, steps: Sequence[StepRow], step: StepRow) 
     merge = next(other for other in steps if other.position == step.after)
     if not merge.ended:
         return Cleanup.WAITS
-    states = element_progress.states_of_step(connection, merge.request, merge.position)
+    states = element_progress.of_step(connection, merge.request, merge.position).states
     return Cleanup.BEGINS if states <= {ElementState.DONE} else Cleanup.NEVER

@@ -70,8 +70,8 @@ class Propagation:
         """An ended request has nothing to carry out; one that is being ended is looked at until its elements end."""
         if row.state in (RequestState.ABORTED, RequestState.FORCE_COMPLETE):
             for step in _ended_early(tx, row):
-                states = element_progress.states_of_step(tx.connection, row.id, step)
-                if not states <= ENDED or element_jobs.has_unfinished(tx.connection, row.id, step):
+                progress = element_progress.of_step(tx.connection, row.id, step)
+                if not progress.states <= ENDED or progress.has_unfinished_jobs:
                     return
         cancelling.settle(tx.connection, row.id, row.version)
 

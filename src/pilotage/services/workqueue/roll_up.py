@@ -30,7 +30,7 @@ from pilotage.store.tables import (
     resubmissions,
 )
 from pilotage.store.tables.element_jobs import ElementJobRow, RolledJob
-from pilotage.store.tables.element_progress import ElementProgress, EndedElement, JobsEnded
+from pilotage.store.tables.element_progress import ElementProgress, EndedElement, JobsEnded, StepProgress
 from pilotage.store.tables.job_outcomes import Outcome
 from pilotage.store.tables.requests import RequestRow, StepRow
 from pilotage.store.writer.transaction import Transaction
@@ -193,8 +193,8 @@ def advance(tx: Transaction, request: int, now: float) -> bool:
     running = {step.position: step for step in steps if not step.ended}
     moved = False
     for step in steps:
-        of_step = element_progress.states_of_step(connection, request, step.position)
-        states |= of_step
+        of_step = element_progress.of_step(connection, request, step.position)
+        states |= of_step.states
         if step.position in running and _end_step(tx, row, step, of_step, now, running.values()):
             del running[step.position]
             moved = True
@@ -216,7 +216,7 @@ def _end_step(
     tx: Transaction,
     row: RequestRow,
     step: StepRow,
-    states: set[ElementState],
+    progress: StepProgress,
     now: float,
     running: Iterable[StepRow],
 ) -> bool:
@@ -227,7 +227,7 @@ def _end_step(
     """
     if not step.closed and row.state is not RequestState.ABORTED:
         return False
-    if not states <= ENDED or element_jobs.has_unfinished(tx.connection, step.request, step.position):
+    if not progress.states <= ENDED or progress.has_unfinished_jobs:
         return False
     others = [other.written for other in running if other.position != step.position]
     for dataset in sorted(step.written.difference(*others)):

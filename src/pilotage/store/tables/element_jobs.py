@@ -28,12 +28,6 @@ def has_any(connection: Connection, request: int) -> bool:
     return connection.execute(sql, (request,)).fetchone() is not None
 
 
-def has_unfinished(connection: Connection, request: int, step: int) -> bool:
-    """Whether a job of this step has not ended."""
-    sql = "SELECT 1 FROM element_jobs WHERE request_id = ? AND state = ? AND step = ? LIMIT 1"
-    return any(connection.execute(sql, (request, state, step)).fetchone() is not None for state in UNFINISHED)
-
-
 NONE_AVOIDED = "[]"
 
 

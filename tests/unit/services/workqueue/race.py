@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import count
 from threading import Event
 from typing import Any, NamedTuple, TypeVar
 
 from pilotage.core.errors import PilotageError
+from pilotage.store.postgresql.connection import PostgresqlConnection
 from pilotage.store.writer.transaction import Transaction
 from tests.deadlines import PATIENCE
 from tests.unit.services.bench import Bench
@@ -55,6 +57,35 @@ class Race:
                 pass
         self._may_go_on.set()
         return early.result(PATIENCE), late.result(PATIENCE)
+
+    def run_before_trip(
+        self, trip: int, first: Callable[[Transaction], Any], second: Callable[[Transaction], Any]
+    ) -> bool:
+        """Run the second transaction just before this trip of the first one to the database, counted from 1.
+
+        False: the first one makes fewer trips. The second one has then run after it.
+        """
+        connection, trips, reached = self.first.connection, count(1), Event()
+        execute_all = PostgresqlConnection._execute_all
+
+        def counted(statements: Sequence[Any]) -> Any:
+            assert isinstance(connection, PostgresqlConnection)
+            if next(trips) == trip:
+                reached.set()
+                self.pause()
+            return execute_all(connection, statements)
+
+        def watched(tx: Transaction) -> Any:
+            setattr(connection, "_execute_all", counted)  # noqa: B010
+            try:
+                return first(tx)
+            finally:
+                delattr(connection, "_execute_all")
+
+        for answer in self.run(watched, second):
+            if isinstance(answer, PilotageError):
+                raise answer
+        return reached.is_set()
 
     def pause(self) -> None:
         """Called within the first transaction: let the second one run up to its lock, or to its end."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import count
 from random import Random
 from typing import Any
 
@@ -19,7 +20,7 @@ from pilotage.services.workqueue.splitting import post_masks
 from pilotage.services.workqueue.sync import sync
 from pilotage.store.tables import elements, requests
 from pilotage.store.writer.transaction import Transaction
-from pilotage.wire.agents import JoinRequest, PostMasks
+from pilotage.wire.agents import ElementRelease, JoinRequest, PostMasks
 from tests.unit.services.test_requests import MANAGER
 from tests.unit.services.test_resubmissions import FILES, ChainDesk
 from tests.unit.services.workqueue.queue_bench import PaperAgent, QueueBench
@@ -123,6 +124,28 @@ def test_elements_that_are_pulled_during_an_abort_end_too(race: Race, servers: S
     assert {element.state for element in servers.first.elements_of(row.id)} == {"Canceled"}
     assert chain.agent.sync().stop == []
     assert servers.first.request_row(row.id).state is R.ABORTED_COMPLETED
+
+
+def test_no_step_ends_while_its_elements_are_given_back(race: Race, servers: Servers) -> None:
+    """Its elements go from Negotiating to Available before each trip of the roll-up: they are never in no state."""
+    chain = ChainDesk(servers.first)
+    row = chain.submit(**FILES)
+    chain.queue.intake(row.id)
+    one, other = servers
+    for trip in count(1):
+        chain.agent.sync()
+        assert {element.state for element in one.elements_of(row.id)} == {"Negotiating"}
+        released = [ElementRelease(id_, element.epoch, "drain") for id_, element in chain.agent.held.items()]
+        chain.agent.held.clear()
+        back = turn(other, chain.agent, want=0, releases=released)
+        reached = race.run_before_trip(trip, lambda tx: roll_up.advance(tx, row.id, one.now), back)
+        chain.agent.number += 1
+        assert {element.state for element in one.elements_of(row.id)} == {"Available"}
+        assert one.request_row(row.id).state in (R.ACQUIRED, R.RUNNING_OPEN)
+        assert one.sql("SELECT count(*) FROM request_steps WHERE ended = 1") == [(0,)]
+        if not reached:
+            assert trip > 3
+            break
 
 
 @pytest.mark.parametrize("abort_first", [False, True])
