@@ -7,8 +7,11 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
+from time import time
 from typing import Any
 
+import msgspec
+import psycopg
 import pytest
 
 from pilotage.core import policy as policies
@@ -18,13 +21,16 @@ from pilotage.core.shares.turns import Turn
 from pilotage.core.sites import SiteState
 from pilotage.services.director.information import CeReply, forget, store_answers
 from pilotage.services.jobs.actions import act
+from pilotage.services.peers import sync
 from pilotage.services.pilots import leases
 from pilotage.services.pilots.enrolment import enrol, secret_hash
 from pilotage.services.pilots.exchange import token_hash
 from pilotage.services.pilots.lifecycle import PilotEnd, end_silent_pilot
 from pilotage.services.policy import apply, bans, site_states
 from pilotage.services.pool import shared_limits
+from pilotage.services.pool.peers import PeerUpdate
 from pilotage.services.pool.state import Pool
+from pilotage.services.tokens import changes as tokens
 from pilotage.store.cluster import changes
 from pilotage.store.tables import events, history, instance, jobs, pilots
 from pilotage.wire.pilot import EnrolRequest, ExchangeRequest
@@ -33,6 +39,7 @@ from tests.contract.stores import fill, postgresql_store
 from tests.deadlines import PATIENCE
 from tests.instance import until
 from tests.pilot_intent import pilot_intent
+from tests.postgres import server
 from tests.single_exchange import exchange
 
 pytestmark = pytest.mark.slow
@@ -66,6 +73,49 @@ def test_each_server_counts_jobs_of_the_other_once(pools: tuple[One, One, QueueI
     b.follow()
     assert a.waiting(queue) == b.waiting(queue) == {1: 15, 2: 5}
     assert (a.recount(), b.recount()) == (0, 0)
+
+
+def test_changes_of_rules_wait_for_no_transaction_of_another_database(
+    pools: tuple[One, One, QueueId],
+) -> None:
+    """Bans, revoked tokens, states of sites and policies count at once; counts of jobs follow when they can."""
+    a, b, queue = pools
+    token = a.writer.call(
+        lambda tx: tokens.create_token(a.pool.ids, tx, "bob", "physics", expires=1e12, by="bob", now=2.0)
+    )
+    with psycopg.connect(server().url("postgres")) as foreign:
+        foreign.execute("SELECT pg_current_xact_id()")
+        a.make(queue, 7)
+        a.writer.call(
+            lambda tx: bans.ban(a.pool, tx, "bob", "here", by="ada", reason="", now=5.0, until=None)
+        )
+        b.follow()
+        assert b.pool.offers.cache.banned_at("here") == frozenset({"bob"})
+        a.writer.call(lambda tx: tokens.revoke_token(a.pool, tx, token, owner="bob", by="bob", now=time()))
+        b.follow()
+        assert b.pool.server.token_state.is_revoked(token, "bob", 3.0)
+        text = POLICY + "[users.carol]\ngroups = ['physics']\n"
+        a.writer.call(
+            lambda tx: apply.apply_policy(
+                a.pool, tx, policies.parse(text), text, by="ada", reason="", now=6.0
+            )
+        )
+        b.follow()
+        assert "carol" in b.pool.policy.users
+        assert b.waiting(queue) == {1: 5, 2: 5}
+        found = changes.read(b.store.readers.connection(), b.peers.position, "b")
+        assert len(found.early) == 3
+        assert not sync.has_news(b.peers, found)
+    b.follow()
+    b.follow()
+    assert b.waiting(queue) == {1: 12, 2: 5}
+    assert b.peers.early == set()
+    assert b.recount() == 0
+
+
+def test_keys_of_rules_are_keys_of_updates() -> None:
+    named = {field.encode_name: field.default for field in msgspec.structs.fields(PeerUpdate)}
+    assert named.keys() >= set(changes.RULES)
 
 
 def test_a_ban_counts_at_every_server(pools: tuple[One, One, QueueId]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,14 @@ import pytest
 
 from pilotage.core.errors import Overloaded, Superseded
 from pilotage.core.queues.limit_leases import Allocation, UnleasedRoom
+from pilotage.server.process.rim import RealRim
 from pilotage.store.cluster import changes, duty_leases, limit_leases, servers
 from pilotage.store.cluster.changes import TransactionSnapshot
 from pilotage.store.cluster.id_allocator import BlockIds, Counters, SequentialIds
 from pilotage.store.cluster.servers import ServerRow
-from pilotage.store.engine.connection import ServerEvicted, WriterConnection
+from pilotage.store.engine.connection import ServerEvicted, WriterConnection, database_time
 from tests.contract.stores import Store, postgresql_store
+from tests.deadlines import PATIENCE
 
 pytestmark = pytest.mark.slow
 
@@ -166,6 +169,23 @@ def test_adjacent_blocks_of_ids_are_joined() -> None:
     for count in (1, 3, 4, 20, 1, 2):
         assert numbers.run(count) == plain.run(count)
     assert (numbers.next(), plain.next()) == (32, 32)
+
+
+# --- the clock of the database
+
+
+@pytest.mark.parametrize("store", ["postgresql"], indirect=True)
+def test_a_step_of_the_machines_clock_moves_no_time_of_the_pool(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A lease with an hour left must not end because somebody sets the clock of one server's machine."""
+    real, steps = time.time, [0.0]
+    monkeypatch.setattr(time, "time", lambda: real() + sum(steps))
+    clock, reader = object.__new__(RealRim).database_clock(store.readers), store.readers.connection()
+    for step in (4000.0, -9000.0):
+        steps.append(step)
+        assert clock() == pytest.approx(database_time(reader, 0.0), abs=PATIENCE)
+        clock.set()
 
 
 # --- change rows

@@ -55,7 +55,7 @@ class DatabaseClock:
         local: Callable[[], float],
         read: Callable[[Connection, float], float] = database_time,
     ) -> None:
-        """`local`: seconds since 1970 by the clock of this machine. `read`: reads the database's clock."""
+        """`local`: seconds by a clock that nobody sets. `read`: reads the database's clock."""
         self._readers = readers
         self._read = read
         self._local = local
@@ -109,7 +109,7 @@ class PeersDuty(Duty):
         self._busy = bool(batch.changes) or batch.more
         if not batch.registered:
             raise ServerEvicted("the other servers have evicted this server", hint="start it again")
-        if batch.changes or batch.pruned or peers.uncertain:
+        if sync.has_news(peers, batch):
             version = context.pool.server.policy_version
             await context.writer.acall(lambda tx: sync.apply_changes(context.pool, tx, batch))
             if context.pool.server.policy_version != version:

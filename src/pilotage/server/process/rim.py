@@ -72,7 +72,8 @@ class RealRim:
         self.hostname = socket.gethostname()
 
     def database_clock(self, readers: Readers) -> DatabaseClock:
-        return DatabaseClock(readers, time.time)
+        """It counts on from the database's clock by `monotonic`: a step of this machine's clock ends no lease."""
+        return DatabaseClock(readers, time.monotonic)
 
     def rng(self) -> random.Random:
         return random.Random()  # noqa: S311

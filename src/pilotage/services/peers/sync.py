@@ -16,6 +16,7 @@ from pilotage.services.policy.apply import apply_in_memory
 from pilotage.services.policy.bans import read_bans
 from pilotage.services.policy.site_states import read_site_states
 from pilotage.services.pool.ce_information import read_ce_information
+from pilotage.services.pool.database_peers import DatabasePeers
 from pilotage.services.pool.index_loading import reload_all
 from pilotage.services.pool.peers import PeerUpdate, read_update
 from pilotage.services.pool.server_state import ServerState
@@ -57,7 +58,18 @@ def apply_changes(pool: Pool, tx: Transaction, batch: ChangeBatch) -> None:
             peers.position = change.xid + (change is batch.changes[-1])
     peers.position = max(peers.position, batch.position)
     peers.seen = {queue: seen for queue, seen in peers.seen.items() if seen.xmax > peers.position}
+    for change in batch.early:
+        if change.xid not in peers.early:
+            _apply_rules(pool, tx, read_update(change.payload))
+            peers.early.add(change.xid)
+    peers.early = {xid for xid in peers.early if xid >= peers.position}
     _count_uncertain(pool, tx)
+
+
+def has_news(peers: DatabasePeers, batch: ChangeBatch) -> bool:
+    """Whether `apply_changes` has anything to do."""
+    unknown = any(change.xid not in peers.early for change in batch.early)
+    return bool(batch.changes or batch.pruned or peers.uncertain or unknown)
 
 
 def _apply(pool: Pool, tx: Transaction, change: ChangeRow) -> None:
@@ -71,16 +83,21 @@ def _apply(pool: Pool, tx: Transaction, change: ChangeRow) -> None:
         pool.pilots.watch.shift(update.moved)
     if update.pilots:
         _forget_pilots(pool, tx, update.pilots)
+    _apply_rules(pool, tx, update)
+    if update.information:
+        read_ce_information(pool.ces, tx, update.information)
+    if update.corrected:
+        read_corrections(pool, tx)
+
+
+def _apply_rules(pool: Pool, tx: Transaction, update: PeerUpdate) -> None:
+    """Read again which users, tokens and sites are allowed. To do so twice, or early, does no harm."""
     if update.policy > pool.server.policy_version:
         _apply_policy(pool, tx)
     if update.bans:
         read_bans(pool, tx)
     if update.sites:
         read_site_states(pool, tx)
-    if update.information:
-        read_ce_information(pool.ces, tx, update.information)
-    if update.corrected:
-        read_corrections(pool, tx)
     if update.tokens:
         _apply_tokens(pool.server, tx)
 

@@ -30,6 +30,8 @@ class DatabasePeers:
     server: str
     position: int = 0
     """The first transaction whose changes may not have been applied."""
+    early: set[int] = field(default_factory=set)
+    """Transactions from `position` on whose changes of rules have been applied."""
     counted: TransactionSnapshot | None = None
     """The snapshot in which the whole index was counted."""
     seen: dict[QueueId, TransactionSnapshot] = field(default_factory=dict)

@@ -46,6 +46,8 @@ class ChangeBatch:
     changes: tuple[ChangeRow, ...]
     more: bool = False
     """Further rows exist that cannot be read before an open transaction ends."""
+    early: tuple[ChangeRow, ...] = ()
+    """Those of the further rows that change what is allowed: the next reads return them again, until the end."""
 
 
 _WRITE = (
@@ -86,8 +88,21 @@ _READ = (
 )
 
 
+RULES = ("tokens", "bans", "sites", "policy")
+"""Keys of a payload after which less may be allowed than before. They are also keys of `PeerUpdate`."""
+
+_READ_EARLY = (
+    f"SELECT {_CHANGE} FROM changes WHERE xid >= ? AND server <> ?"
+    f" AND ({' OR '.join(['payload LIKE ?'] * len(RULES))}) ORDER BY xid, id"
+)
+
+
 def read(connection: Connection, since: int, me: str, most: int = MAX_ROWS) -> ChangeBatch:
-    """The rows of others from transaction `read_all_since` on, as far as all transactions before them have ended."""
+    """The rows of others from transaction `since` on, as far as all transactions before them have ended.
+
+    Any transaction of the database server holds rows up, also one in another database. Changes of `RULES` must not wait
+    for it, so they are returned early too.
+    """
     rows = connection.execute(_READ, (me, PRUNED_COUNTER, me, since, me, most)).fetchall()
     upto, registered, pruned, more = rows[0][:4]
     changes = tuple(ChangeRow(*row[4:]) for row in rows if row[4] is not None)
@@ -98,7 +113,12 @@ def read(connection: Connection, since: int, me: str, most: int = MAX_ROWS) -> C
             return read(connection, since, me, most * 2)
         changes, upto = tuple(change for change in changes if change.xid < last), last
         more = True
-    return ChangeBatch(bool(registered), pruned >= since, max(since, upto), changes, bool(more))
+    early: tuple[ChangeRow, ...] = ()
+    if more:
+        patterns = [f'%"{key}"%' for key in RULES]
+        found = connection.execute(_READ_EARLY, (max(since, upto), me, *patterns))
+        early = tuple(ChangeRow(*row) for row in found)
+    return ChangeBatch(bool(registered), pruned >= since, max(since, upto), changes, bool(more), early)
 
 
 def read_all_since(connection: Connection, position: int, me: str) -> list[ChangeRow]:
