@@ -33,6 +33,7 @@ from pilotage.services.pool.state import Pool
 from pilotage.services.tokens import changes as tokens
 from pilotage.store.cluster import changes
 from pilotage.store.tables import events, history, instance, jobs, pilots
+from pilotage.store.writer.transaction import Transaction
 from pilotage.wire.pilot import EnrolRequest, ExchangeRequest
 from tests.contract.one_of_several import POLICY, One
 from tests.contract.stores import fill, postgresql_store
@@ -111,6 +112,25 @@ def test_changes_of_rules_wait_for_no_transaction_of_another_database(
     assert b.waiting(queue) == {1: 12, 2: 5}
     assert b.peers.early == set()
     assert b.recount() == 0
+
+
+def test_an_offer_waits_for_no_job_that_another_server_changes(pools: tuple[One, One, QueueId]) -> None:
+    """Two servers that offer jobs of one queue in several statements would wait for each other."""
+    a, b, _ = pools
+
+    def offered(tx: Transaction, pilot: int, *numbers: int) -> set[JobId]:
+        moves = [jobs.OfferedJobRow(PilotId(pilot), 1, 2.0, 7, JobId(n), 0) for n in numbers]
+        return jobs.save_offered(tx.connection, moves)
+
+    def both(tx: Transaction) -> set[JobId]:
+        assert offered(tx, 1, 4, 2) == set()
+        # Within this transaction the other server offers some of the same jobs, and is answered.
+        assert b.writer.call(lambda tx: offered(tx, 2, 1, 2, 3, 4)) == {2, 4}
+        return offered(tx, 1, 1, 5)
+
+    assert a.writer.call(both) == {1}
+    held = a.writer.call(lambda tx: jobs.by_ids(tx.connection, range(1, 6), for_update=False))
+    assert {job: row.pilot for job, row in held.items()} == {1: 2, 2: 1, 3: 2, 4: 1, 5: 1}
 
 
 def test_keys_of_rules_are_keys_of_updates() -> None:

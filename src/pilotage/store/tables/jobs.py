@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from operator import itemgetter
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from pilotage.core.ids import JobId, PilotId, QueueId, SubmissionId
@@ -181,25 +181,29 @@ _OFFERED = update(
     "state = 'Matched', epoch = epoch + 1, pilot_id = {pilot_id}, take_number = {take_number}, started = {started},"
     " last_event = {last_event}, reason = ''",
     "id = {id} AND last_event = {before} AND state = 'Waiting'",
+    returning="id, last_event",
     before="bigint",
 )
-
-
-_of_job = itemgetter(4)
+_NOT_LOCKED = " AND id IN (SELECT id FROM jobs WHERE id = ANY ($5::bigint[]) FOR NO KEY UPDATE SKIP LOCKED)"
+"""$5 has the ids of `_OFFERED`."""
+_OFFERED_BESIDE_OTHERS = replace(_OFFERED, postgresql=_OFFERED.postgresql + _NOT_LOCKED)
 
 
 def save_offered(connection: Connection, moves: Sequence[tuple[Any, ...]]) -> set[JobId]:
     """Offer waiting jobs to pilots. `moves`: values of `OfferedJobRow`.
 
-    Returns the jobs that were not offered because their rows differ from the state in memory.
+    Returns the jobs that were not offered: their rows differ from the state in memory, or another server changes them
+    at this instant. It never waits for another server: two that offer jobs of one queue would end in a deadlock.
     """
-    # All servers lock jobs in the same order, so that two servers cannot deadlock.
-    rows = moves if connection.dialect == "sqlite" else sorted(moves, key=_of_job)
-    if connection.execute_bulk(_OFFERED, rows) == len(moves):
+    if connection.dialect == "sqlite" and connection.execute_bulk(_OFFERED, moves) == len(moves):
         return set()
-    condition, value = in_list(connection, "id", [move[4] for move in moves])
-    last = dict(connection.execute(f"SELECT id, last_event FROM jobs WHERE {condition}", (value,)).fetchall())
-    return {JobId(job) for _, _, _, event, job, _ in moves if last.get(job) != event}
+    if connection.dialect == "postgresql":
+        offered = set(connection.execute_bulk_returning(_OFFERED_BESIDE_OTHERS, moves))
+    else:
+        condition, value = in_list(connection, "id", [move[4] for move in moves])
+        sql = f"SELECT id, last_event FROM jobs WHERE {condition}"
+        offered = set(connection.execute(sql, (value,)).fetchall())
+    return {JobId(job) for _, _, _, event, job, _ in moves if (job, event) not in offered}
 
 
 class HeldJob(NamedTuple):
