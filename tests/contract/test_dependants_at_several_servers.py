@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pilotage.core.jobs.description import JobDescription
 from pilotage.core.jobs.states import JobState
+from pilotage.services.jobs.actions import act
 from pilotage.services.jobs.transitions import JobTransitions
 from pilotage.services.submission.accept import PreparedSubmission, accept, identity_of
 from pilotage.services.submission.job_creation import JobCreator
+from pilotage.store.postgresql.connection import PostgresqlConnection
 from pilotage.store.tables import instance, jobs
 from pilotage.store.tables.submissions import SubmissionRow
 from pilotage.store.writer.transaction import Transaction
@@ -42,27 +45,40 @@ def pair(tmp_path: Path) -> Iterator[tuple[One, One]]:
 
 
 def submit(one: One, number: int = 1, **fields: tuple[str, ...] | int) -> SubmissionRow:
+    row = accept_only(one, number, **fields)
+    create_jobs(one, row)
+    return row
+
+
+def accept_only(one: One, number: int = 1, **fields: tuple[str, ...] | int) -> SubmissionRow:
+    """Its jobs are not created yet."""
     description = JobDescription(executable="/bin/true", **fields)  # type: ignore[arg-type]
     identity = identity_of(description, "alice", "physics", one.pool.policy)
     names, rows = (("",), [[place] for place in range(number)]) if number > 1 else ((), [])
     prepared = PreparedSubmission("alice", "physics", "", description, names, rows, (), identity, ())
-    row = one.writer.call(lambda tx: accept(one.pool, tx, prepared, 1.0))
+    return one.writer.call(lambda tx: accept(one.pool, tx, prepared, 1.0))
+
+
+def create_jobs(one: One, row: SubmissionRow) -> None:
     creator = JobCreator(row.id)
     while not one.writer.call(lambda tx: creator.step(one.pool, tx)):
         pass
-    return row
 
 
-def end(one: One, job: int) -> None:
-    """The job ends as Done."""
-
+def end(one: One, job: int, state: JobState = JobState.DONE) -> None:
     def request(tx: Transaction) -> None:
         moves = JobTransitions(one.pool, tx, 2.0, one.pool.event_batch(2.0, "test"))
         moves.load((job,))
-        moves.end(moves.rows[job], "finished", JobState.DONE, "", None)
+        moves.end(moves.rows[job], "finished", state, "", None)
         moves.write()
 
     one.writer.call(request)
+
+
+def reschedule(one: One, job: int) -> None:
+    one.writer.call(
+        lambda tx: act(one.pool, tx, "reschedule", [job], actor="test", reason="", now=3.0, dry_run=False)
+    )
 
 
 def settle(one: One) -> None:
@@ -148,3 +164,85 @@ def test_parents_that_end_while_dependants_are_submitted_release_them(pair: tupl
     found = states(a)
     blocked = [job for job, state in found.items() if state != ("Done" if job in ids else "Waiting")]
     assert not blocked
+
+
+def test_a_parent_that_waits_again_while_its_submission_is_decided_on_is_waited_for(
+    pair: tuple[One, One], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, b = pair
+    parents = submit(a, 2)
+    first, second = parents.first_job, parents.first_job + 1
+    child = submit(a, after_ok=(f"s:{parents.id}",))
+    settle(a)
+    end(a, first, JobState.FAILED)
+    settle(a)
+    end(a, second)
+    execute = PostgresqlConnection.execute
+    left = [first]
+
+    def hooked(self: PostgresqlConnection, sql: str, values: Sequence[Any] = (), /) -> Any:
+        found = execute(self, sql, values)
+        if self is a.connection and "c.made < c.count OR" in sql and left:
+            # All jobs have ended, as server a has just seen.
+            reschedule(b, left.pop())
+        return found
+
+    monkeypatch.setattr(PostgresqlConnection, "execute", hooked)
+    settle(a)
+    assert not left
+    assert states(a)[first] == "Waiting"
+    assert states(a)[child.first_job] != "Waiting"
+    end(b, first)
+    settle(b)
+    assert states(a)[child.first_job] == "Waiting"
+
+
+def test_parents_created_after_their_dependants_release_them(pair: tuple[One, One]) -> None:
+    a, b = pair
+    parents = accept_only(a, 3)
+    child = submit(b, after_ok=(f"s:{parents.id}",))
+    settle(b)
+    create_jobs(a, parents)
+    finish_all(a, b, parents, child)
+
+
+def test_parents_that_are_just_being_created_release_their_dependants(pair: tuple[One, One]) -> None:
+    a, b = pair
+    parents = accept_only(a, 3)
+    children: list[SubmissionRow] = []
+
+    def create(tx: Transaction) -> None:
+        assert JobCreator(parents.id).step(a.pool, tx)
+        children.append(submit(b, after_ok=(f"s:{parents.id}",)))
+        settle(b)
+
+    a.writer.call(create)
+    finish_all(a, b, parents, children[0])
+
+
+def test_parents_created_while_their_dependants_are_submitted_release_them(pair: tuple[One, One]) -> None:
+    a, b = pair
+    parents = accept_only(a, 3)
+    description = JobDescription(executable="/bin/true", after_ok=(f"s:{parents.id}",))
+    identity = identity_of(description, "alice", "physics", b.pool.policy)
+    prepared = PreparedSubmission("alice", "physics", "", description, (), [], (), identity, ())
+
+    def submit_child(tx: Transaction) -> SubmissionRow:
+        row = accept(b.pool, tx, prepared, 1.0)
+        create_jobs(a, parents)
+        settle(a)
+        return row
+
+    child = b.writer.call(submit_child)
+    create_jobs(b, child)
+    finish_all(a, b, parents, child)
+
+
+def finish_all(a: One, b: One, parents: SubmissionRow, child: SubmissionRow) -> None:
+    """The parents end one by one, and only then the child waits for a pilot."""
+    settle(b)
+    for job in range(parents.first_job, parents.first_job + parents.count):
+        assert states(a)[child.first_job] == "Blocked"
+        end(a, job)
+        settle(a)
+    assert states(a)[child.first_job] == "Waiting"

@@ -51,7 +51,10 @@ _MOVING = {
 
 
 def mark_parents(pool: Pool, tx: Transaction, submissions: Sequence[int]) -> int:
-    """Mark the next unfinished jobs of submissions that others depend on. Returns the number of submissions."""
+    """Mark the next unfinished jobs of submissions that others depend on. Returns the number of submissions.
+
+    The submissions come from `chains.unmarked`: all of their jobs exist.
+    """
     for submission in submissions:
         parent = chains.lock_parent_submission(tx.connection, submission)
         if parent is None or parent.marked:
@@ -140,8 +143,7 @@ def _decide_on_submission(tx: Transaction, submission: SubmissionId, decisions: 
     if parent is None or not parent.marked:
         # It is decided when all of its jobs are marked.
         return True
-    unfinished = chains.has_unfinished(tx.connection, submission)
-    failed = chains.one_not_done(tx.connection, submission)
+    unfinished, failed = chains.ends_of_submission(tx.connection, submission)
     outlooks = {
         condition: outlook_of_submission(condition, unfinished=unfinished, failed=failed is not None)
         for condition in RunAfter

@@ -116,7 +116,11 @@ class JobCreator:
         pace = self.pace or new_pace()
         count = min(pace.size, chunk.count - chunk.made)
         pace.measured(count, lambda: self._create(pool, tx, chunk, count))
-        return chunk.made + count == chunk.count and self._next(tx) is None
+        if chunk.made + count < chunk.count or self._next(tx) is not None:
+            return False
+        # Submissions that depend on this one have waited until all of its jobs exist.
+        pool.jobs.dependants_due()
+        return True
 
     def _create(self, pool: Pool, tx: Transaction, chunk: ChunkRow, count: int) -> None:
         made = chunk.made + count

@@ -223,9 +223,18 @@ def lock_parent_submission(connection: Connection, submission: int) -> ParentSub
     return None if row is None else ParentSubmission(*row)
 
 
+# A job that is created after the last look would stay unmarked. The transaction that creates a job also counts it as
+# made, so whoever sees all jobs of a submission as made finds all of them with the next statement. A submission that
+# others depend on gets no more chunks.
+_MAY_BE_MARKED = (
+    "marked = 0 AND NOT EXISTS (SELECT 1 FROM submission_chunks c WHERE c.submission_id = p.submission_id"
+    " AND c.made < c.count)"
+)
+
+
 def unmarked(connection: Connection, most: int) -> list[int]:
-    """Submissions with jobs that need marks, at most `most`."""
-    sql = "SELECT submission_id FROM parent_submissions WHERE marked = 0 ORDER BY submission_id LIMIT ?"
+    """Submissions with jobs that need marks, at most `most`. Those with jobs that are not created yet are left out."""
+    sql = f"SELECT submission_id FROM parent_submissions p WHERE {_MAY_BE_MARKED} ORDER BY submission_id LIMIT ?"
     return [row[0] for row in connection.execute(sql, (most,))]
 
 
@@ -267,10 +276,10 @@ def delete_changes(connection: Connection, ids: Sequence[int]) -> None:
 
 
 def has_work(connection: Connection) -> bool:
-    """Whether a change is undecided, a gate or limit unsettled, or a submission unmarked."""
+    """Whether a change is undecided, a gate or limit unsettled, or a submission unmarked that may be marked."""
     sql = (
         "SELECT EXISTS (SELECT 1 FROM parent_changes) OR EXISTS (SELECT 1 FROM gates WHERE settled = 0)"
-        " OR EXISTS (SELECT 1 FROM parent_submissions WHERE marked = 0)"
+        f" OR EXISTS (SELECT 1 FROM parent_submissions p WHERE {_MAY_BE_MARKED})"
         " OR EXISTS (SELECT 1 FROM parallel_limits WHERE settled = 0)"
     )
     return bool(connection.execute(sql).fetchone()[0])
@@ -298,14 +307,16 @@ def facts_of_jobs(connection: Connection, jobs: Sequence[int]) -> dict[int, Pare
     return hot | {row[0]: ParentFacts(*row[1:]) for row in connection.execute(sql, (value,))}
 
 
+_UNFINISHED = (
+    "SELECT 1 FROM submission_chunks c JOIN submissions s ON s.id = c.submission_id WHERE c.submission_id = ?"
+    " AND (c.made < c.count OR EXISTS (SELECT 1 FROM jobs j WHERE j.owner = s.owner AND j.final_state = ''"
+    " AND j.id >= c.first_job AND j.id < c.first_job + c.made AND j.submission_id = s.id)) LIMIT 1"
+)
+
+
 def has_unfinished(connection: Connection, submission: int) -> bool:
     """Whether a job of the submission has not ended, or is not created yet."""
-    sql = (
-        "SELECT 1 FROM submission_chunks c JOIN submissions s ON s.id = c.submission_id WHERE c.submission_id = ?"
-        " AND (c.made < c.count OR EXISTS (SELECT 1 FROM jobs j WHERE j.owner = s.owner AND j.final_state = ''"
-        " AND j.id >= c.first_job AND j.id < c.first_job + c.made AND j.submission_id = s.id)) LIMIT 1"
-    )
-    return connection.execute(sql, (submission,)).fetchone() is not None
+    return connection.execute(_UNFINISHED, (submission,)).fetchone() is not None
 
 
 def unfinished(connection: Connection, submission: int, after: int, most: int) -> list[int]:
@@ -365,8 +376,20 @@ def jobs_of(connection: Connection, submission: int) -> list[int]:
 _NOT_DONE = sorted(str(state) for state in FINAL if state is not JobState.DONE)
 
 
-def one_not_done(connection: Connection, submission: int) -> tuple[int, JobState, int | None] | None:
-    """A job of the submission that has ended and is not Done: its id, state and exit code."""
+class SubmissionEnds(NamedTuple):
+    """What decides about conditions on a submission."""
+
+    unfinished: bool
+    """Whether a job has not ended, or is not created yet."""
+    not_done: tuple[int, JobState, int | None] | None
+    """A job that has ended and is not Done: its id, state and exit code."""
+
+
+def ends_of_submission(connection: Connection, submission: int) -> SubmissionEnds:
+    """How the jobs of the submission have ended.
+
+    It is one statement: with two, a failed job that waits again between them would be neither unfinished nor failed.
+    """
     tables = (("jobs", "final_state"), ("history", "state"))
     parts = [
         f"SELECT * FROM (SELECT j.id, j.state, j.exit_code FROM submissions s JOIN submission_chunks c"
@@ -376,9 +399,13 @@ def one_not_done(connection: Connection, submission: int) -> tuple[int, JobState
         for place in range(len(_NOT_DONE))
     ]
     values = [value for _ in tables for state in _NOT_DONE for value in (state, submission)]
-    sql = f"SELECT id, state, exit_code FROM ({' UNION ALL '.join(parts)}) AS ended ORDER BY id LIMIT 1"
-    row = connection.execute(sql, values).fetchone()
-    return None if row is None else (row[0], JobState(row[1]), row[2])
+    not_done = f"SELECT id, state, exit_code FROM ({' UNION ALL '.join(parts)}) AS ended ORDER BY id LIMIT 1"
+    sql = (
+        f"SELECT u.unfinished, n.id, n.state, n.exit_code FROM (SELECT EXISTS ({_UNFINISHED}) AS unfinished) AS u"
+        f" LEFT JOIN ({not_done}) AS n ON 1 = 1"
+    )
+    unfinished, job, state, exit_code = connection.execute(sql, (submission, *values)).fetchone()
+    return SubmissionEnds(bool(unfinished), None if job is None else (job, JobState(state), exit_code))
 
 
 def delete_of_submissions(connection: Connection, submissions: Sequence[int]) -> None:
