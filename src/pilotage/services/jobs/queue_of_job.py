@@ -12,8 +12,7 @@ from pilotage.store.tables.jobs import JobRow
 def find_queue(moves: JobTransitions, job: JobRow) -> QueueId:
     """The queue of a job that returns. Its row may be gone, since it is deleted a day after its last unfinished job."""
     pool, tx = moves.pool, moves.tx
-    if submissions.queue_identity(tx.connection, job.queue) is not None:
-        submissions.keep_queue(tx.connection, job.queue)
+    if submissions.keep_queue(tx.connection, job.queue):
         return job.queue
     facts = pool.jobs.submissions.get(tx, job.submission)
     identity = identity_of(facts.description, facts.row.owner, facts.row.group, pool.policy)

@@ -208,11 +208,13 @@ def insert_queue(connection: Connection, identity: QueueIdentity, now: float) ->
     return QueueId(connection.execute(sql, values).fetchone()[0])
 
 
-def keep_queue(connection: Connection, queue: QueueId) -> None:
-    """Mark a queue as used again, so that its row is not deleted."""
-    connection.execute(
-        "UPDATE queues SET empty_since = NULL WHERE id = ? AND empty_since IS NOT NULL", (queue,)
-    )
+def keep_queue(connection: Connection, queue: QueueId) -> bool:
+    """Mark a queue as used again, so that its row is not deleted before this transaction ends. False: it is deleted.
+
+    The row is written in any case: another server that is deleting it waits, and then finds it used, or has won.
+    """
+    sql = "UPDATE queues SET empty_since = NULL WHERE id = ?"
+    return connection.execute(sql, (queue,)).rowcount == 1
 
 
 def get_or_insert_queue(connection: Connection, identity: QueueIdentity, now: float) -> QueueId:
@@ -220,7 +222,10 @@ def get_or_insert_queue(connection: Connection, identity: QueueIdentity, now: fl
     queue = find_queue(connection, identity)
     if queue is None:
         return insert_queue(connection, identity, now)
-    keep_queue(connection, queue)
+    # The row is locked, so it is still there. A queue in use is not written, so that submissions of several servers to
+    # one queue do not wait for each other.
+    sql = "UPDATE queues SET empty_since = NULL WHERE id = ? AND empty_since IS NOT NULL"
+    connection.execute(sql, (queue,))
     return queue
 
 
@@ -259,6 +264,8 @@ def delete_empty_queues(connection: Connection, before: float) -> list[QueueId]:
     connection.execute(
         f"UPDATE queues SET empty_since = NULL WHERE empty_since IS NOT NULL AND {_HAS_UNFINISHED}"
     )
+    # If another server has just taken a queue into use, this waits for it and looks at the mark again: the mark alone
+    # decides, since only the row itself is read again.
     sql = "DELETE FROM queues WHERE empty_since IS NOT NULL AND empty_since < ? RETURNING id"
     gone = [QueueId(row[0]) for row in connection.execute(sql, (before,)).fetchall()]
     connection.execute_bulk(_REASONS_OF_QUEUE, [(queue,) for queue in gone])
