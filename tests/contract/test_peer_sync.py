@@ -15,6 +15,7 @@ import psycopg
 import pytest
 
 from pilotage.core import policy as policies
+from pilotage.core.errors import NotFound
 from pilotage.core.glue.information import CeInformation, HostClass
 from pilotage.core.ids import JobId, PilotId, QueueId
 from pilotage.core.shares.turns import Turn
@@ -136,6 +137,31 @@ def test_an_offer_waits_for_no_job_that_another_server_changes(pools: tuple[One,
 def test_keys_of_rules_are_keys_of_updates() -> None:
     named = {field.encode_name: field.default for field in msgspec.structs.fields(PeerUpdate)}
     assert named.keys() >= set(changes.RULES)
+
+
+def test_old_memory_ends_no_ban_and_opens_no_site(pools: tuple[One, One, QueueId]) -> None:
+    """Server b knows a ban and a closed site that end at 9. At a both were given more time, and b has not heard it."""
+    a, b, _ = pools
+
+    def set_both(one: One, until: float | None) -> None:
+        down = {"by": "ada", "reason": "", "now": 5.0}
+        one.writer.call(lambda tx: bans.ban(one.pool, tx, "bob", "here", until=until, **down))
+        one.writer.call(
+            lambda tx: site_states.set_site_state(one.pool, tx, "here", SiteState.DOWN, until=until, **down)
+        )
+
+    set_both(a, 9.0)
+    b.follow()
+    set_both(a, None)
+    assert b.writer.call(lambda tx: bans.expire_bans(b.pool, tx, 10.0)) == 0
+    assert b.writer.call(lambda tx: site_states.end_states(b.pool, tx, 10.0)) == 0
+    for one in (a, b):
+        assert one.pool.offers.cache.banned_at("here") == frozenset({"bob"})
+        assert one.pool.offers.site_states["here"].until is None
+    # A person lifts it at b, right after it was set at a.
+    b.writer.call(lambda tx: bans.lift(b.pool, tx, "bob", "here", by="ada", reason="", now=11.0))
+    with pytest.raises(NotFound, match="bob is not banned"):
+        a.writer.call(lambda tx: bans.lift(a.pool, tx, "bob", "here", by="ada", reason="", now=12.0))
 
 
 def test_a_ban_counts_at_every_server(pools: tuple[One, One, QueueId]) -> None:

@@ -57,23 +57,31 @@ def ban(
 
 
 def lift(pool: Pool, tx: Transaction, owner: str, site: str, *, by: str, reason: str, now: float) -> BanRow:
-    """End a ban. Raises `NotFound`."""
+    """End a ban. Raises `NotFound`, also if another server ends it at this instant."""
+    tx.on_rollback(lambda: read_bans(pool, tx))
+    read_bans(pool, tx)
     row = _find(pool.offers, owner, site)
-    _end(pool, tx, row, by=by, reason=reason, now=now)
+    if not bans.end(tx.connection, row.id, by=by, now=now):
+        raise _not_banned(owner, site)
+    _ended(pool, tx, row, by=by, reason=reason, now=now)
     return row
 
 
 def expire_bans(pool: Pool, tx: Transaction, now: float) -> int:
-    """End the bans whose time is over; how many."""
-    over = [row for row in pool.offers.bans if row.until is not None and row.until <= now]
-    for row in over:
-        _end(pool, tx, row, by=SERVER, reason="its time is over", now=now)
-    return len(over)
-
-
-def _end(pool: Pool, tx: Transaction, row: BanRow, *, by: str, reason: str, now: float) -> None:
+    """End the bans whose time is over; how many. Another server may have given them more time: the row decides."""
     tx.on_rollback(lambda: read_bans(pool, tx))
-    bans.end(tx.connection, row.id, by=by, now=now)
+    ended = 0
+    for row in pool.offers.bans:
+        due = row.until is not None and row.until <= now
+        if due and bans.end_if_over(tx.connection, row.id, by=SERVER, now=now):
+            _ended(pool, tx, row, by=SERVER, reason="its time is over", now=now)
+            ended += 1
+        elif due:
+            read_bans(pool, tx)
+    return ended
+
+
+def _ended(pool: Pool, tx: Transaction, row: BanRow, *, by: str, reason: str, now: float) -> None:
     _record(pool.ids, tx, "unban", by, _subject(row.owner, row.site) + (f": {reason}" if reason else ""), now)
     _publish(pool, tx)
 
@@ -87,8 +95,12 @@ def _find(offers: OfferState, owner: str, site: str) -> BanRow:
     for row in offers.bans:
         if (row.owner, row.site) == (owner, site):
             return row
+    raise _not_banned(owner, site)
+
+
+def _not_banned(owner: str, site: str) -> NotFound:
     place = f"at site {site}" if site else "at all sites"
-    raise NotFound(f"{owner} is not banned {place}", hint="`pilotage ban list` shows the bans in force")
+    return NotFound(f"{owner} is not banned {place}", hint="`pilotage ban list` shows the bans in force")
 
 
 def _subject(owner: str, site: str) -> str:

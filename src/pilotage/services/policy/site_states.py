@@ -58,20 +58,34 @@ def has_ended(offers: OfferState, now: float) -> bool:
 
 
 def end_states(pool: Pool, tx: Transaction, now: float) -> int:
-    """Make sites normal when the time of their state is over; the number of sites."""
-    over = [row for row in pool.offers.site_states.values() if row.until is not None and row.until <= now]
-    for row in over:
-        _save(pool, tx, SiteStateRow(row.site, SiteState.NORMAL, SERVER, "its time is over", now))
-    return len(over)
+    """Make sites normal when the time of their state is over; the number of sites.
+
+    Another server may have given a site another state or end: the row decides.
+    """
+    tx.on_rollback(lambda: read_site_states(pool, tx))
+    ended = 0
+    for row in list(pool.offers.site_states.values()):
+        due = row.until is not None and row.until <= now
+        if due and site_states.delete_if_over(tx.connection, row.site, now):
+            _record(pool, tx, SiteStateRow(row.site, SiteState.NORMAL, SERVER, "its time is over", now))
+            ended += 1
+        elif due:
+            read_site_states(pool, tx)
+    return ended
 
 
 def _save(pool: Pool, tx: Transaction, row: SiteStateRow) -> None:
     tx.on_rollback(lambda: read_site_states(pool, tx))
-    known = pool.offers.site_states.get(row.site)
     if row.state is SiteState.NORMAL:
         site_states.delete(tx.connection, row.site)
     else:
         site_states.save(tx.connection, row)
+    _record(pool, tx, row)
+
+
+def _record(pool: Pool, tx: Transaction, row: SiteStateRow) -> None:
+    """Record a new state of a site, and apply it at all servers."""
+    known = pool.offers.site_states.get(row.site)
     record(
         tx.connection,
         pool.ids.events,

@@ -62,10 +62,16 @@ def insert(
     )
 
 
-def end(connection: Connection, ban: int, *, by: str, now: float) -> None:
-    connection.execute(
-        "UPDATE bans SET ended = ?, ended_by = ? WHERE id = ? AND ended IS NULL", (now, by, ban)
-    )
+def end(connection: Connection, ban: int, *, by: str, now: float) -> bool:
+    """End a ban. False: it has ended already."""
+    sql = "UPDATE bans SET ended = ?, ended_by = ? WHERE id = ? AND ended IS NULL"
+    return connection.execute(sql, (now, by, ban)).rowcount == 1
+
+
+def end_if_over(connection: Connection, ban: int, *, by: str, now: float) -> bool:
+    """End a ban whose time is over by its row. False: it has ended already, or was given more time."""
+    sql = "UPDATE bans SET ended = ?, ended_by = ? WHERE id = ? AND ended IS NULL AND until <= ?"
+    return connection.execute(sql, (now, by, ban, now)).rowcount == 1
 
 
 def set_enforced(connection: Connection, ban: int, now: float) -> None:

@@ -51,3 +51,10 @@ def save(connection: Connection, row: SiteStateRow) -> None:
 
 def delete(connection: Connection, site: str) -> None:
     connection.execute("DELETE FROM site_states WHERE site = ?", (site,))
+
+
+def delete_if_over(connection: Connection, site: str, now: float) -> bool:
+    """Make a site normal whose time is over by its row. False: it is normal already, or has another end now."""
+    return (
+        connection.execute("DELETE FROM site_states WHERE site = ? AND until <= ?", (site, now)).rowcount == 1
+    )
