@@ -144,11 +144,13 @@ def test_old_memory_ends_no_ban_and_opens_no_site(pools: tuple[One, One, QueueId
     a, b, _ = pools
 
     def set_both(one: One, until: float | None) -> None:
-        down = {"by": "ada", "reason": "", "now": 5.0}
-        one.writer.call(lambda tx: bans.ban(one.pool, tx, "bob", "here", until=until, **down))
-        one.writer.call(
-            lambda tx: site_states.set_site_state(one.pool, tx, "here", SiteState.DOWN, until=until, **down)
-        )
+        def request(tx: Transaction) -> None:
+            bans.ban(one.pool, tx, "bob", "here", by="ada", reason="", now=5.0, until=until)
+            site_states.set_site_state(
+                one.pool, tx, "here", SiteState.DOWN, by="ada", reason="", now=5.0, until=until
+            )
+
+        one.writer.call(request)
 
     set_both(a, 9.0)
     b.follow()
