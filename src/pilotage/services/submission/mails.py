@@ -15,7 +15,7 @@ from pilotage.core.plurals import plural
 from pilotage.core.policy import Policy
 from pilotage.services.submission.gates import EVERYBODY
 from pilotage.store.engine.connection import Connection
-from pilotage.store.tables import chains, job_counts, listing, mails, submissions
+from pilotage.store.tables import job_counts, listing, mails, submission_ends, submissions
 from pilotage.store.tables.mails import MailKey, MailRow
 from pilotage.store.tables.selections import JobSelection
 from pilotage.store.tables.submissions import SubmissionRow
@@ -81,7 +81,7 @@ def _report(connection: Connection, id_: SubmissionId, rows: Sequence[MailRow]) 
     if submission is None:
         return MailReport(tuple(events.values()), rows[0].recipient, "")
     closed = submission.state == submissions.CLOSED
-    if closed and not chains.has_unfinished(connection, id_):
+    if closed and not submission_ends.has_unfinished(connection, id_):
         wanted = MailEvent.END in events or _first_failure(connection, id_)
         line = f"{_named(submission)}: {_ends(connection, submission)}" if wanted else ""
         return MailReport(tuple(events.values()), rows[0].recipient, line)

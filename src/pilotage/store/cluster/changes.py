@@ -47,7 +47,7 @@ class ChangeBatch:
     more: bool = False
     """Further rows exist that cannot be read before an open transaction ends."""
     early: tuple[ChangeRow, ...] = ()
-    """Those of the further rows that change what is allowed: the next reads return them again, until the end."""
+    """Further rows that change `RULES`. Later reads return each of them again, at last among the changes."""
 
 
 _WRITE = (
@@ -116,8 +116,8 @@ def read(connection: Connection, since: int, me: str, most: int = MAX_ROWS) -> C
     early: tuple[ChangeRow, ...] = ()
     if more:
         patterns = [f'%"{key}"%' for key in RULES]
-        found = connection.execute(_READ_EARLY, (max(since, upto), me, *patterns))
-        early = tuple(ChangeRow(*row) for row in found)
+        unordered = connection.execute(_READ_EARLY, (max(since, upto), me, *patterns))
+        early = tuple(ChangeRow(*row) for row in unordered)
     return ChangeBatch(bool(registered), pruned >= since, max(since, upto), changes, bool(more), early)
 
 

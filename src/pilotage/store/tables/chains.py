@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 from pilotage.core.ids import JobId, SubmissionId
 from pilotage.core.jobs.dependencies import Outlook, RunAfter
-from pilotage.core.jobs.states import FINAL, JobState
 from pilotage.store.engine.bulk_statements import RowWriter, delete, insert, update
 from pilotage.store.engine.connection import Connection, array_literal, in_list, lock_clause
 from pilotage.store.engine.rows import columns
@@ -224,8 +223,8 @@ def lock_parent_submission(connection: Connection, submission: int) -> ParentSub
 
 
 # A job that is created after the last look would stay unmarked. The transaction that creates a job also counts it as
-# made, so whoever sees all jobs of a submission as made finds all of them with the next statement. A submission that
-# others depend on gets no more chunks.
+# made: after all jobs are counted, the next statement finds each. No chunk is added
+# to a submission that others depend on.
 _MAY_BE_MARKED = (
     "marked = 0 AND NOT EXISTS (SELECT 1 FROM submission_chunks c WHERE c.submission_id = p.submission_id"
     " AND c.made < c.count)"
@@ -233,7 +232,7 @@ _MAY_BE_MARKED = (
 
 
 def unmarked(connection: Connection, most: int) -> list[int]:
-    """Submissions with jobs that need marks, at most `most`. Those with jobs that are not created yet are left out."""
+    """Submissions whose jobs exist and need marks, at most `most`."""
     sql = f"SELECT submission_id FROM parent_submissions p WHERE {_MAY_BE_MARKED} ORDER BY submission_id LIMIT ?"
     return [row[0] for row in connection.execute(sql, (most,))]
 
@@ -307,18 +306,6 @@ def facts_of_jobs(connection: Connection, jobs: Sequence[int]) -> dict[int, Pare
     return hot | {row[0]: ParentFacts(*row[1:]) for row in connection.execute(sql, (value,))}
 
 
-_UNFINISHED = (
-    "SELECT 1 FROM submission_chunks c JOIN submissions s ON s.id = c.submission_id WHERE c.submission_id = ?"
-    " AND (c.made < c.count OR EXISTS (SELECT 1 FROM jobs j WHERE j.owner = s.owner AND j.final_state = ''"
-    " AND j.id >= c.first_job AND j.id < c.first_job + c.made AND j.submission_id = s.id)) LIMIT 1"
-)
-
-
-def has_unfinished(connection: Connection, submission: int) -> bool:
-    """Whether a job of the submission has not ended, or is not created yet."""
-    return connection.execute(_UNFINISHED, (submission,)).fetchone() is not None
-
-
 def unfinished(connection: Connection, submission: int, after: int, most: int) -> list[int]:
     """Ids above `after` of existing jobs of the submission that have not ended, ascending, at most `most`."""
     sql = (
@@ -371,41 +358,6 @@ def submissions_of(connection: Connection, jobs: Sequence[int]) -> list[int]:
 def jobs_of(connection: Connection, submission: int) -> list[int]:
     """The jobs of a submission that have not ended."""
     return unfinished(connection, submission, 0, 2**31)
-
-
-_NOT_DONE = sorted(str(state) for state in FINAL if state is not JobState.DONE)
-
-
-class SubmissionEnds(NamedTuple):
-    """What decides about conditions on a submission."""
-
-    unfinished: bool
-    """Whether a job has not ended, or is not created yet."""
-    not_done: tuple[int, JobState, int | None] | None
-    """A job that has ended and is not Done: its id, state and exit code."""
-
-
-def ends_of_submission(connection: Connection, submission: int) -> SubmissionEnds:
-    """How the jobs of the submission have ended.
-
-    It is one statement: with two, a failed job that waits again between them would be neither unfinished nor failed.
-    """
-    tables = (("jobs", "final_state"), ("history", "state"))
-    parts = [
-        f"SELECT * FROM (SELECT j.id, j.state, j.exit_code FROM submissions s JOIN submission_chunks c"
-        f" ON c.submission_id = s.id JOIN {table} j ON j.owner = s.owner AND j.{column} = ? AND j.id >= c.first_job"
-        f" AND j.id < c.first_job + c.made AND j.submission_id = s.id WHERE s.id = ? LIMIT 1) AS {table}_{place}"
-        for table, column in tables
-        for place in range(len(_NOT_DONE))
-    ]
-    values = [value for _ in tables for state in _NOT_DONE for value in (state, submission)]
-    not_done = f"SELECT id, state, exit_code FROM ({' UNION ALL '.join(parts)}) AS ended ORDER BY id LIMIT 1"
-    sql = (
-        f"SELECT u.unfinished, n.id, n.state, n.exit_code FROM (SELECT EXISTS ({_UNFINISHED}) AS unfinished) AS u"
-        f" LEFT JOIN ({not_done}) AS n ON 1 = 1"
-    )
-    unfinished, job, state, exit_code = connection.execute(sql, (submission, *values)).fetchone()
-    return SubmissionEnds(bool(unfinished), None if job is None else (job, JobState(state), exit_code))
 
 
 def delete_of_submissions(connection: Connection, submissions: Sequence[int]) -> None:

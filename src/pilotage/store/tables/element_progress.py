@@ -85,7 +85,7 @@ save_ended = RowWriter[EndedElement](
 
 
 class StepProgress(NamedTuple):
-    """What elements of one step, and their jobs, had come to at one instant."""
+    """The states of the elements of one step, and of their jobs, at one instant."""
 
     states: frozenset[ElementState]
     """The states that elements of the step have."""
@@ -111,7 +111,7 @@ def of_step(connection: Connection, request: int, step: int) -> StepProgress:
     """
     looks = len(_OF_STEP) + len(_UNFINISHED_OF_STEP)
     *present, unfinished = connection.execute(_STEP_PROGRESS, (request, step) * looks).fetchone()
-    states = frozenset(state for state, found in zip(ElementState, present, strict=True) if found)
+    states = frozenset(state for state, is_there in zip(ElementState, present, strict=True) if is_there)
     return StepProgress(states, bool(unfinished))
 
 
