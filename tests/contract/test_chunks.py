@@ -34,7 +34,9 @@ def test_a_submission_that_was_not_accepted_can_be_forgotten(connection: Any) ->
     fill(connection)
     row = submissions.by_id(connection, SubmissionId(1))
     assert row is not None
-    submissions.save_progress(connection, replace(row, state=submissions.STAGED))
+    staged = replace(row, state=submissions.STAGED)
+    assert submissions.save_progress(connection, row, staged)
+    assert not submissions.save_progress(connection, row, staged)
     assert submissions.with_unmade_jobs(connection) == []
     assert submissions.staged(connection) == [row.id]
     assert chunks.delete_last(connection, row.id)

@@ -6,10 +6,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pilotage.store.cluster.id_allocator import SequentialIds
+from pilotage.store.engine.connection import WriterConnection
+from pilotage.store.writer.writer import Writer
 from tests import writer_guard
 from tests.unit.services.bench import POLICY, Bench, MakeBench
 from tests.unit.services.workqueue.queue_bench import POLICY as QUEUE_POLICY
 from tests.unit.services.workqueue.queue_bench import QueueBench
+from tests.unit.services.workqueue.race import Race, Servers
 
 if TYPE_CHECKING:
     from tests.unit.services.test_batch_director import Site
@@ -43,6 +47,34 @@ def queue(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[QueueBench
         yield QueueBench(made)
         made.check()
         made.end()
+
+
+@pytest.fixture
+def servers(tmp_path: Path) -> Iterator[Servers]:
+    first = Bench(tmp_path, QUEUE_POLICY, store="postgresql")
+    second = object.__new__(Bench)
+    second.__dict__.update(first.__dict__)
+    connection: WriterConnection = first.address.open_writer()
+    second.connection, second.writer = connection, Writer(connection)
+    second.pool = second.do(second._load)
+    for ids in (second.pool.ids.events, second.pool.ids.submissions, second.pool.ids.jobs):
+        # Servers use no id twice: with the same ids one transaction would fail, and begin again after the other one.
+        assert isinstance(ids, SequentialIds)
+        ids.last += 1_000_000
+    benches = Servers(QueueBench(first), QueueBench(second))
+    for bench in benches:
+        # Masks may have been posted by way of another server.
+        bench.bench.pool.peers.shared = True
+    yield benches
+    connection.close()
+    first.end()
+
+
+@pytest.fixture
+def race(servers: Servers) -> Iterator[Race]:
+    made = Race(servers)
+    yield made
+    made.end()
 
 
 @pytest.fixture

@@ -208,7 +208,7 @@ class SubmissionsDuty(Duty):
             await self._rows.alone(
                 "delete partial submissions",
                 submission,
-                partial(forget_staged, context, submission),
+                partial(forget_staged, context, submission, before),
             )
         for submission in await unfinished(context, before):
             await self._rows.alone(

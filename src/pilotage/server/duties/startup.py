@@ -102,7 +102,9 @@ async def finish_submission(context: Context, submission: SubmissionId) -> None:
     log.info("created the remaining jobs of submission %d", submission)
 
 
-async def forget_staged(context: Context, submission: SubmissionId) -> None:
-    """Delete a partly stored submission."""
-    while not await context.work.gate.write(lambda tx: submission_service.delete_staged(tx, submission)):
+async def forget_staged(context: Context, submission: SubmissionId, untouched_since: float = inf) -> None:
+    """Delete a partly stored submission that no request has changed since then."""
+    while not await context.work.gate.write(
+        lambda tx: submission_service.delete_staged(tx, submission, untouched_since)
+    ):
         pass

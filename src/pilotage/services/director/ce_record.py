@@ -63,7 +63,7 @@ def switch_ce(
     ids: IdAllocators, tx: Transaction, ce: str, switch: CeSwitch, *, by: str, reason: str, now: float
 ) -> None:
     """Stop, disable or enable submission to a CE, and record who did it and why. Enabling ends a pause too."""
-    row = ces.by_name(tx.connection, ce)
+    row = ces.lock(tx.connection, ce)
     ces.set_switch(tx.connection, ce, switch, by=by, reason=reason, now=now)
     if switch is CeSwitch.ON:
         # The director sees that its memory was changed, and reads it again.
@@ -109,8 +109,11 @@ class CeMemory:
     """The row as this director last read or wrote it; None: not yet."""
 
     def restore(self, tx: Transaction) -> CeRow:
-        """Read the CE's row, and continue with its values if another director or an administrator wrote it."""
-        row = ces.by_name(tx.connection, self.ce)
+        """Lock the CE's row, and continue with its values if another director or an administrator wrote it.
+
+        The lock holds until the transaction ends, so that it overwrites no decision that was made meanwhile.
+        """
+        row = ces.lock(tx.connection, self.ce)
         if row.progress != self._stored:
             for name in PROGRESS:
                 tx.set(self, name, getattr(row.progress, name))

@@ -11,6 +11,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from math import inf
 from typing import Any
 
 from pilotage.core.errors import Conflict, InvalidInput, Overloaded, check_mistakes
@@ -222,7 +223,7 @@ class ChunkedInsert:
             state=rows.CLOSED if last else rows.STAGED,
             touched=now,
         )
-        rows.save_progress(tx.connection, self.submission)
+        save_progress(tx, submission, self.submission)
         return self.submission if last else None
 
     def _known(self, tx: Transaction) -> rows.SubmissionRow | None:
@@ -345,11 +346,30 @@ def check_room(pool: Pool, tx: Transaction, owner: str, count: int, *, blocked: 
         )
 
 
-def delete_staged(tx: Transaction, submission: SubmissionId) -> bool:
-    """Delete the last chunk of a submission that was not accepted. Returns whether all of it is deleted."""
-    if chunk_rows.delete_last(tx.connection, submission):
-        return False
-    rows.delete_staged(tx.connection, submission)
+def save_progress(tx: Transaction, before: rows.SubmissionRow, after: rows.SubmissionRow) -> None:
+    """Store the columns that a chunk has changed. Raises `Overloaded` if another server has given the submission up meanwhile."""
+    if not rows.save_progress(tx.connection, before, after):
+        raise Overloaded(
+            "another server has deleted the beginning of this submission, since no rows had come for a while",
+            hint="submit it again",
+            retry_after=0.2,
+        )
+
+
+def delete_staged(tx: Transaction, submission: SubmissionId, untouched_since: float = inf) -> bool:
+    """Delete the last chunk of a submission that was not accepted. Returns whether nothing is left to delete.
+
+    A submission that a request has changed since `untouched_since`, or has accepted, stays. The row counts the chunks
+    that are left. So a request that goes on with the deleted ones is refused.
+    """
+    for row in rows.lock(tx.connection, [submission]):
+        if row.state != rows.STAGED or row.touched >= untouched_since:
+            continue
+        chunk = chunk_rows.delete_last(tx.connection, submission)
+        if chunk is not None:
+            save_progress(tx, row, replace(row, count=row.count - chunk.count))
+            return False
+        rows.delete_staged(tx.connection, submission)
     return True
 
 

@@ -25,6 +25,7 @@ from pilotage.services.submission.accept import (
     check_not_staged,
     check_room,
     check_same,
+    save_progress,
     use_files,
 )
 from pilotage.services.submission.job_creation import ChunkRows, create_immediately
@@ -77,6 +78,12 @@ def owned_submission(known: rows.SubmissionRow | None, id_: int, owner: str) -> 
     return known
 
 
+def _lock(tx: Transaction, owner: str, id_: int) -> rows.SubmissionRow:
+    """The submission, whose row is locked: no other server adds rows to it or closes it meanwhile."""
+    locked = rows.lock(tx.connection, [SubmissionId(id_)])
+    return owned_submission(locked[0] if locked else None, id_, owner)
+
+
 def accept_chunk(
     pool: Pool,
     tx: Transaction,
@@ -91,7 +98,7 @@ def accept_chunk(
 
     If `pace` allows it, the jobs are created in this transaction too, so the rows need not be stored.
     """
-    submission = owned_submission(rows.by_id(tx.connection, SubmissionId(id_)), id_, owner)
+    submission = _lock(tx, owner, id_)
     known = chunk_rows.by_number(tx.connection, submission.id, number)
     if known is not None:
         _check_same_rows(known, given)
@@ -108,7 +115,7 @@ def accept_chunk(
     use_files(tx, owner, chunk, given.files)
     lowest = submission.first_job if submission.count else first
     grown = replace(submission, first_job=lowest, count=submission.count + given.count, touched=now)
-    rows.save_progress(tx.connection, grown)
+    save_progress(tx, submission, grown)
     return chunk
 
 
@@ -151,7 +158,7 @@ def _check_next(tx: Transaction, submission: rows.SubmissionRow, number: int, co
 
 def close(tx: Transaction, owner: str, id_: int, count: int, now: float) -> tuple[rows.SubmissionRow, int]:
     """Close a submission; returns (submission, its highest job id). `count` is the number of rows that were sent."""
-    submission = owned_submission(rows.by_id(tx.connection, SubmissionId(id_)), id_, owner)
+    submission = _lock(tx, owner, id_)
     if count != submission.count:
         raise Conflict(
             f"submission {id_} has {plural(submission.count, 'row')}, but the client sent {count:,}",
@@ -161,8 +168,9 @@ def close(tx: Transaction, owner: str, id_: int, count: int, now: float) -> tupl
     if submission.state == rows.OPEN:
         if last is None:
             raise Conflict(f"submission {id_} has no rows", hint="send at least one row")
-        submission = replace(submission, state=rows.CLOSED, touched=now)
-        rows.save_progress(tx.connection, submission)
+        closed = replace(submission, state=rows.CLOSED, touched=now)
+        save_progress(tx, submission, closed)
+        submission = closed
     return submission, submission.first_job + count - 1 if last is None else last.first_job + last.count - 1
 
 
@@ -174,9 +182,9 @@ def idle_submissions(tx: Transaction, now: float) -> list[SubmissionId]:
 def close_idle_submissions(pool: Pool, tx: Transaction, ids: Sequence[SubmissionId], now: float) -> int:
     """Close the idle and open ones of these submissions; returns their number. Their jobs are not affected."""
     before = now - IDLE_TIMEOUT
-    idle = [row for row in rows.by_ids(tx.connection, ids) if row.state == rows.OPEN and row.touched < before]
+    idle = [row for row in rows.lock(tx.connection, ids) if row.state == rows.OPEN and row.touched < before]
     for submission in idle:
-        rows.save_progress(tx.connection, replace(submission, state=rows.CLOSED))
+        save_progress(tx, submission, replace(submission, state=rows.CLOSED))
         record(
             tx.connection,
             pool.ids.events,

@@ -7,7 +7,7 @@ from dataclasses import astuple, dataclass, fields
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from pilotage.store.engine.connection import Connection
+from pilotage.store.engine.connection import Connection, lock_clause
 from pilotage.store.engine.rows import columns, replacement
 
 
@@ -75,6 +75,19 @@ def by_name(connection: Connection, ce: str) -> CeRow:
     """The row of a CE; default values if there is none."""
     values = connection.execute(f"SELECT {_COLUMNS} FROM ces WHERE ce = ?", (ce,)).fetchone()
     return new_row(ce) if values is None else _to_row(values)
+
+
+def lock(connection: Connection, ce: str) -> CeRow:
+    """The row of a CE, locked until this transaction ends; it is created if there is none.
+
+    All decisions about the switch and the director's columns begin with it.
+    """
+    sql = f"SELECT {_COLUMNS} FROM ces WHERE ce = ?" + lock_clause(connection, "UPDATE")
+    values = connection.execute(sql, (ce,)).fetchone()
+    if values is None:
+        connection.execute("INSERT INTO ces (ce) VALUES (?) ON CONFLICT (ce) DO NOTHING", (ce,))
+        values = connection.execute(sql, (ce,)).fetchone()
+    return _to_row(values)
 
 
 def new_row(ce: str) -> CeRow:

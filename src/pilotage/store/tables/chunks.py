@@ -126,15 +126,15 @@ def insert_files(
     connection.execute_bulk(_FILES, [(submission, number, digest) for digest in digests])
 
 
-def delete_last(connection: Connection, submission: SubmissionId) -> bool:
-    """Delete the last chunk of a submission that was never accepted; False: it has no chunk."""
+def delete_last(connection: Connection, submission: SubmissionId) -> ChunkRow | None:
+    """Delete the last chunk of a submission that was never accepted, and return it; None: it has no chunk."""
     chunk = last(connection, submission)
     if chunk is None:
-        return False
+        return None
     for table in ("chunk_files", "pending_rows", "submission_chunks"):
         sql = f"DELETE FROM {table} WHERE submission_id = ? AND number = ?"
         connection.execute(sql, (submission, chunk.number))
-    return True
+    return chunk
 
 
 def delete_of_submissions(connection: Connection, submissions: Sequence[int]) -> None:

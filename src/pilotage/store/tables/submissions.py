@@ -58,11 +58,14 @@ def insert(connection: Connection, submission: SubmissionRow) -> None:
     connection.execute(insertion("submissions", _COLUMNS), values(submission))
 
 
-def save_progress(connection: Connection, submission: SubmissionRow) -> None:
-    """Store the columns that change while chunks arrive."""
-    s = submission
-    sql = "UPDATE submissions SET first_job = ?, count = ?, state = ?, touched = ? WHERE id = ?"
-    connection.execute(sql, (s.first_job, s.count, s.state, s.touched, s.id))
+def save_progress(connection: Connection, before: SubmissionRow, after: SubmissionRow) -> bool:
+    """Store the columns that change while chunks arrive; False: the row is not as `before` any more."""
+    sql = (
+        "UPDATE submissions SET first_job = ?, count = ?, state = ?, touched = ?"
+        " WHERE id = ? AND state = ? AND count = ?"
+    )
+    stored = (after.first_job, after.count, after.state, after.touched)
+    return connection.execute(sql, (*stored, before.id, before.state, before.count)).rowcount == 1
 
 
 def _to_submission(row: Sequence[Any]) -> SubmissionRow:
@@ -76,6 +79,15 @@ def _to_submission(row: Sequence[Any]) -> SubmissionRow:
 def by_id(connection: Connection, submission: SubmissionId) -> SubmissionRow | None:
     row = connection.execute(f"SELECT {_COLUMNS} FROM submissions WHERE id = ?", (submission,)).fetchone()
     return _to_submission(row) if row else None
+
+
+def lock(connection: Connection, submissions: Sequence[SubmissionId]) -> list[SubmissionRow]:
+    """The existing submissions of these ids, in the order of their ids, locked until the transaction ends."""
+    condition, value = in_list(connection, "id", submissions)
+    sql = f"SELECT {_COLUMNS} FROM submissions WHERE {condition} ORDER BY id" + lock_clause(
+        connection, "UPDATE"
+    )
+    return [_to_submission(row) for row in connection.execute(sql, (value,))]
 
 
 def by_ids(connection: Connection, submissions: Sequence[SubmissionId]) -> list[SubmissionRow]:
@@ -107,8 +119,10 @@ def staged(connection: Connection, touched_before: float = inf) -> list[Submissi
 
 
 def delete_staged(connection: Connection, submission: SubmissionId) -> None:
-    """Delete a submission that was not accepted. Its chunks must be deleted before."""
-    connection.execute("DELETE FROM submissions WHERE id = ? AND state = 'staged'", (submission,))
+    """Delete a submission that was not accepted. Its row is locked, and its chunks are deleted."""
+    sql = "DELETE FROM submissions WHERE id = ? AND state = 'staged'"
+    if connection.execute(sql, (submission,)).rowcount == 0:
+        return
     handed_outputs.delete_of_submissions(connection, [submission])
     mails.delete_of_submissions(connection, [submission])
 
