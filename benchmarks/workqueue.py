@@ -161,7 +161,7 @@ class Filled:
 
     def pull(self, agent: Agent, want: int = 200) -> tuple[float, SyncResponse]:
         """Milliseconds of one turn that pulls, and its answer. Then the agent confirms, outside of the time."""
-        load = self.work_queue.loads.known(agent.id, self.now)
+        load = self.work_queue.loads.known(agent.id, self.now, shared=False)
         assert load is not None
         begun = time.perf_counter()
         answer = self._send(agent, SyncRequest("nonce", agent.number, want, self.slots))
@@ -172,7 +172,7 @@ class Filled:
         return took, answer
 
     def _send(self, agent: Agent, message: SyncRequest) -> SyncResponse:
-        load = self.work_queue.loads.known(agent.id, self.now)
+        load = self.work_queue.loads.known(agent.id, self.now, shared=False)
         assert load is not None
         return self.writer.call(
             lambda tx: sync(

@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from pilotage.core.ids import JobId, SubmissionId
-from pilotage.store.tables import chunks, instance, submissions
+from pilotage.core.jobs.states import JobState
+from pilotage.store.tables import accepted_jobs, chunks, instance, submissions
 from tests.contract.stores import fill
 
 
@@ -19,9 +20,9 @@ def test_a_chunk_is_unfinished_until_all_its_jobs_are_made(connection: Any) -> N
     assert chunk == chunks.last(connection, number) == chunks.first_incomplete(connection, number)
     assert json.loads(chunks.pending_rows(connection, number, 0)) == [[n] for n in range(10)]
     assert submissions.with_unmade_jobs(connection) == [number]
-    assert (chunks.count_unmade(connection, "alice"), chunks.count_unmade(connection, "bob")) == (10, 0)
+    assert [accepted_jobs.count(connection, owner, [JobState.HELD]) for owner in ("alice", "bob")] == [10, 0]
     chunks.save_made(connection, chunk, 7)
-    assert chunks.count_unmade(connection, "alice") == 3
+    assert accepted_jobs.count(connection, "alice", [JobState.HELD]) == 3
     chunks.save_made(connection, chunk, 10)
     assert submissions.with_unmade_jobs(connection) == []
     assert chunks.first_incomplete(connection, number) is None

@@ -29,7 +29,7 @@ def state_of_site(policy: Policy, site: str, switched: SiteState) -> SiteState:
 def slots_of_sites(policy: Policy, local_cores: Mapping[str, int]) -> dict[str, int]:
     """The jobs of one core that the pilots of each site can run at the same time, by the limits of its CEs.
 
-    `local_cores`: the cores of each local CE of this server. A local CE of another server counts by its policy.
+    `local_cores`: the cores of each local CE, as far as they are known. Else it counts by its policy, or as one core.
     """
     slots = dict.fromkeys(policy.sites, 0)
     for name, ce in policy.ces.items():

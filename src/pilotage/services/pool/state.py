@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from pilotage.core.brokering.ce_ad import CeAd
+from pilotage.core.glue.information import number_of
 from pilotage.core.ids import JobId, QueueId
 from pilotage.core.policy import Policy
 from pilotage.core.secret_source import SecretSource
@@ -72,8 +73,16 @@ class Pool:
         return self.ces.ads.of(name, ce, published.information, now)
 
     def site_slots(self) -> dict[str, int]:
-        """The one-core jobs that each site can run at the same time."""
-        return slots_of_sites(self.policy, {ce: node.processors for ce, node in self.ces.nodes.items()})
+        """The one-core jobs that each site can run at the same time.
+
+        The cores of a local CE come from its information, which all servers read: one server only has its node.
+        """
+        cores = {ce: node.processors for ce, node in self.ces.nodes.items()}
+        for ce, known in self.ces.information.items():
+            total = number_of(known.attributes.get("GlueCEInfoTotalCPUs"))
+            if total:
+                cores[ce] = int(total)
+        return slots_of_sites(self.policy, cores)
 
     def event_batch(self, now: float, actor: str) -> EventBatch:
         return EventBatch(self.ids.events, now, actor)

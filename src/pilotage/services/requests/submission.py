@@ -233,6 +233,7 @@ def _team_warnings(connection: Connection, team: str, policy: Policy) -> Iterabl
 def submit(policy: Policy, tx: Transaction, prepared: PreparedRequest, now: float) -> RequestRow:
     """Store a request. The same owner and key again return the first one."""
     connection = tx.connection
+    tx.lock(requests_of(prepared.actor.user))
     known = requests.by_key(connection, prepared.actor.user, prepared.key) if prepared.key else None
     if known is not None:
         if not is_same_request(known.specification, prepared.text):
@@ -285,6 +286,11 @@ def _new_row(prepared: PreparedRequest, now: float) -> RequestRow:
         key=prepared.key or None,
         root=prepared.root,
     )
+
+
+def requests_of(owner: str) -> str:
+    """The lock that a transaction takes before its first look at the requests of an owner, if it may add one."""
+    return f"requests of {owner}"
 
 
 def _check_quota(policy: Policy, connection: Connection, owner: str) -> None:

@@ -23,9 +23,11 @@ from pilotage.core.policy import Policy
 from pilotage.core.queues.identity import QueueIdentity, cpu_bucket, size_bucket, wall_bucket
 from pilotage.core.trace_context import untraced
 from pilotage.services.pool.state import Pool
-from pilotage.services.submission.gates import check_parents, count_blocked, insert_whole_gate
+from pilotage.services.submission.gates import check_parents, insert_whole_gate
 from pilotage.services.submission.job_creation import ChunkRows, cut, files_named
 from pilotage.services.submission.mails import insert_mails
+from pilotage.services.submission.quota import check_room, jobs_of
+from pilotage.services.submission.used_uploads import use_files, use_inputs
 from pilotage.store.tables import chunks as chunk_rows
 from pilotage.store.tables import submissions as rows
 from pilotage.store.tables.chunks import ChunkRow
@@ -206,6 +208,7 @@ class ChunkedInsert:
 
         tx.on_rollback(undo)
         if self.submission is None:
+            tx.lock(jobs_of(self.prepared.owner))
             known = self._known(tx)
             if known is not None:
                 return known
@@ -250,7 +253,9 @@ def check_acceptable(pool: Pool, tx: Transaction, prepared: PreparedSubmission, 
     """Raise the errors of `begin` without writing anything; for a dry run."""
     known = rows.by_key(tx.connection, prepared.owner, prepared.key) if prepared.key else None
     if known is None:
-        check_room(pool, tx, prepared.owner, prepared.count, blocked=prepared.description.begins_blocked)
+        check_room(
+            pool.policy, tx, prepared.owner, prepared.count, blocked=prepared.description.begins_blocked
+        )
         check_parents(tx, prepared.description, prepared.owner, prepared.expected or prepared.count)
         return
     check_not_staged(known)
@@ -270,12 +275,14 @@ def begin(
 ) -> rows.SubmissionRow:
     """Store a submission without rows, and reserve the ids of its jobs if their number is known."""
     if state == rows.STAGED:
-        check_room(pool, tx, prepared.owner, prepared.count, blocked=prepared.description.begins_blocked)
-    reserved = prepared.count if state == rows.STAGED else prepared.expected or 0
-    _use_uploads(tx, prepared, now)
+        check_room(
+            pool.policy, tx, prepared.owner, prepared.count, blocked=prepared.description.begins_blocked
+        )
+    expected = prepared.count if state == rows.STAGED else prepared.expected
+    use_inputs(tx, prepared.owner, prepared.inputs, now)
     queue = rows.get_or_insert_queue(tx.connection, prepared.identity, now)
     pool.ids.rewind_on_rollback(tx)
-    first = JobId(pool.ids.jobs.run(reserved))
+    first = JobId(pool.ids.jobs.run(expected or 0))
     submission = rows.SubmissionRow(
         id=SubmissionId(pool.ids.submissions.next()),
         owner=prepared.owner,
@@ -294,60 +301,19 @@ def begin(
         warnings=prepared.warnings,
         state=state,
         touched=now,
-        expected=prepared.expected,
+        expected=expected,
     )
     rows.insert(tx.connection, submission)
     insert_mails(tx, pool.policy, submission, prepared.description)
-    expected = submission if state == rows.OPEN else replace(submission, expected=prepared.count)
-    insert_whole_gate(pool, tx, expected, prepared.description)
+    insert_whole_gate(pool, tx, submission, prepared.description)
     return submission
 
 
-def _use_uploads(tx: Transaction, prepared: PreparedSubmission, now: float) -> None:
-    """Mark the uploads as used; raises InvalidInput if one was deleted since the submission was prepared.
-
-    Updating their rows conflicts with a server that deletes old uploads at the same time, so only one of them succeeds.
-    """
-    for item in prepared.inputs:
-        if not rows.renew_upload(tx.connection, prepared.owner, item.source, now):
-            raise InvalidInput(
-                f"the uploaded input {item.name} was deleted, because it was too old",
-                hint="submit again with the file",
-            )
-
-
-def use_files(tx: Transaction, owner: str, chunk: ChunkRow, digests: Sequence[str]) -> None:
-    """Mark the input files named in the rows of a chunk as used, like `_use_uploads`."""
-    if not digests:
-        return
-    if rows.renew_uploads(tx.connection, owner, digests, chunk.accepted) != len(digests):
-        raise InvalidInput(
-            "an uploaded input file of these rows was deleted, because it was too old",
-            hint="submit again with the files",
-        )
-    chunk_rows.insert_files(tx.connection, chunk.submission, chunk.number, digests)
-
-
-def check_room(pool: Pool, tx: Transaction, owner: str, count: int, *, blocked: bool = False) -> None:
-    """Raises `Overloaded` if `count` more jobs would exceed the owner's limit of waiting jobs.
-
-    `blocked`: the jobs do not begin to wait, and Blocked and Held jobs count too.
-    """
-    most = pool.policy.jobs.max_waiting_per_owner
-    entries = pool.queues.index.entries.values()
-    waiting = sum(entry.waiting for entry in entries if entry.identity.owner == owner)
-    if blocked:
-        waiting += count_blocked(tx, owner)
-    if waiting + count > most or waiting + count + chunk_rows.count_unmade(tx.connection, owner) > most:
-        raise Overloaded(
-            f"{owner} would have more than {most:,} waiting jobs (jobs.max_waiting_per_owner)",
-            hint="submit again when some of them have started",
-            retry_after=10.0,
-        )
-
-
 def save_progress(tx: Transaction, before: rows.SubmissionRow, after: rows.SubmissionRow) -> None:
-    """Store the columns that a chunk has changed. Raises `Overloaded` if another server has given the submission up meanwhile."""
+    """Store the columns that a chunk has changed.
+
+    Raises `Overloaded` if another server has given the submission up meanwhile.
+    """
     if not rows.save_progress(tx.connection, before, after):
         raise Overloaded(
             "another server has deleted the beginning of this submission, since no rows had come for a while",

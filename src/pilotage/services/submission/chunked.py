@@ -23,12 +23,12 @@ from pilotage.services.submission.accept import (
     PreparedSubmission,
     begin,
     check_not_staged,
-    check_room,
     check_same,
     save_progress,
-    use_files,
 )
 from pilotage.services.submission.job_creation import ChunkRows, create_immediately
+from pilotage.services.submission.quota import check_room, jobs_of
+from pilotage.services.submission.used_uploads import use_files
 from pilotage.store.tables import chunks as chunk_rows
 from pilotage.store.tables import submissions as rows
 from pilotage.store.tables.chunks import ChunkRow
@@ -98,6 +98,7 @@ def accept_chunk(
 
     If `pace` allows it, the jobs are created in this transaction too, so the rows need not be stored.
     """
+    tx.lock(jobs_of(owner))
     submission = _lock(tx, owner, id_)
     known = chunk_rows.by_number(tx.connection, submission.id, number)
     if known is not None:
@@ -105,7 +106,7 @@ def accept_chunk(
         return known
     _check_next(tx, submission, number, given.count)
     blocked = pool.jobs.submissions.get(tx, submission.id).description.begins_blocked
-    check_room(pool, tx, owner, given.count, blocked=blocked)
+    check_room(pool.policy, tx, owner, given.count, blocked=blocked)
     first = _first_job(pool.ids, tx, submission, given.count)
     chunk = ChunkRow(submission.id, number, given.digest, first, given.count, 0, now)
     if given.count <= pace.size:

@@ -27,10 +27,10 @@ from pilotage.core.jobs.states import JobState
 from pilotage.core.plurals import plural
 from pilotage.services.pool.state import Pool
 from pilotage.services.submission.handed_outputs import check_outputs, insert_outputs
-from pilotage.store.tables import chains, chunks, job_counts, parallel_limits
+from pilotage.store.tables import chains, chunks, parallel_limits
 from pilotage.store.tables import submissions as submission_rows
 from pilotage.store.tables.chains import ConditionRow, GateKey, GateRow, ParentChange, ParentFacts
-from pilotage.store.tables.selections import JobSelection, Viewer
+from pilotage.store.tables.selections import Viewer
 from pilotage.store.tables.submissions import SubmissionRow
 from pilotage.store.writer.transaction import Transaction
 
@@ -231,9 +231,3 @@ def _paired(tx: Transaction, description: JobDescription, owner: str, count: int
             hint="both need the same number of jobs",
             field=EACH,
         )
-
-
-def count_blocked(tx: Transaction, owner: str) -> int:
-    """The number of Blocked and Held jobs of an owner."""
-    states = job_counts.by_state(tx.connection, JobSelection(owner=owner), EVERYBODY)
-    return states.get(JobState.BLOCKED, 0) + states.get(JobState.HELD, 0)

@@ -1,7 +1,8 @@
 """The unfinished jobs of agents by site and request, as far as the server knows them.
 
-Counting them costs a query over all unfinished jobs of an agent. So a count is used for some seconds; jobs that are
-posted meanwhile are added to it. It is then too high rather than too low: no threshold is exceeded by it.
+Counting them costs a query over all unfinished jobs of an agent. So a server that is the only one uses a count for some
+seconds; jobs that are posted meanwhile are added to it. It is then too high rather than too low: no threshold is
+exceeded by it. One of several servers counts for each message.
 """
 
 from __future__ import annotations
@@ -65,10 +66,13 @@ class LoadBook:
     _lock: Lock = field(default_factory=Lock)
     """Counts are made beside the writer, which adds jobs meanwhile."""
 
-    def known(self, agent: int, now: float) -> AgentLoad | None:
-        """The count of an agent; None: there is none that is new enough."""
+    def known(self, agent: int, now: float, *, shared: bool) -> AgentLoad | None:
+        """The count of an agent; None: there is none that is new enough.
+
+        `shared`: the agent may have posted jobs by way of another server, which no count in memory has.
+        """
         load = self._loads.get(agent)
-        if load is None:
+        if load is None or shared:
             return None
         age = SHORT_AGE if load.jobs < FEW else AGE
         return load if 0 <= now - load.at < age else None

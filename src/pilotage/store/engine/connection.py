@@ -195,6 +195,15 @@ def lock_clause(connection: Connection, how: str) -> str:
     return "" if connection.dialect == "sqlite" else f" FOR {how}"
 
 
+def lock_name(connection: Connection, name: str) -> None:
+    """Wait until no other transaction has the lock of this name, and hold it until the transaction ends.
+
+    For facts that no single row stands for. Later statements see the commits of earlier holders. Nothing on SQLite.
+    """
+    if connection.dialect != "sqlite":
+        connection.execute_later("SELECT pg_advisory_xact_lock(hashtextextended(?, 0))", (name,))
+
+
 def json_numbers(connection: Connection, column: str) -> str:
     """A subquery for the numbers in a JSON list column of the outer row."""
     if connection.dialect == "sqlite":

@@ -29,7 +29,7 @@ submissions = sa.Table(
     sa.Column("state", sa.Text, nullable=False, server_default="closed"),
     # The time of the last request for this submission.
     sa.Column("touched", sa.Float, nullable=False, server_default="0"),
-    # The announced maximum of jobs, for which ids are reserved. NULL: not announced.
+    # The number of jobs for which ids are reserved: of a whole submission, or announced at most. NULL: not announced.
     sa.Column("expected", sa.BigInteger),
     # Jobs that retention has deleted.
     sa.Column("forgotten", sa.Integer, nullable=False, server_default="0"),

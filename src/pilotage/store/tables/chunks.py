@@ -89,15 +89,6 @@ def save_made(connection: Connection, chunk: ChunkRow, made: int) -> None:
         connection.execute(sql, (chunk.submission, chunk.number))
 
 
-def count_unmade(connection: Connection, owner: str) -> int:
-    """The number of accepted jobs of an owner that are not created yet."""
-    sql = (
-        "SELECT coalesce(sum(c.count - c.made), 0) FROM submission_chunks c"
-        " JOIN submissions s ON s.id = c.submission_id WHERE c.made < c.count AND s.owner = ?"
-    )
-    return int(connection.execute(sql, (owner,)).fetchone()[0])
-
-
 def count_before(connection: Connection, chunk: ChunkRow) -> int:
     """The number of rows in earlier chunks of the submission."""
     sql = "SELECT coalesce(sum(count), 0) FROM submission_chunks WHERE submission_id = ? AND number < ?"

@@ -46,7 +46,7 @@ class SubmissionRow:
     touched: float = 0.0
     """The time of the last request for this submission."""
     expected: int | None = None
-    """The announced maximum of jobs, for which ids are reserved."""
+    """The number of jobs for which ids are reserved: of a whole submission, or announced at most."""
     request: int | None = None
     """The request that its jobs work for; None: they are a user's own."""
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Mapping, MutableMapping, MutableSet, Sequence
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
-from pilotage.store.engine.connection import Connection
+from pilotage.store.engine.connection import Connection, lock_name
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
+Result = TypeVar("Result")
 
 _ABSENT: Any = object()
 
@@ -20,7 +21,7 @@ class Transaction:
     transaction is not committed, memory is then as it was before, and the request can be carried out again.
     """
 
-    __slots__ = ("_last", "_touched", "_undo", "connection")
+    __slots__ = ("_last", "_locked", "_touched", "_undo", "connection")
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
@@ -28,6 +29,16 @@ class Transaction:
         """Functions with their arguments: tuples cost less than closures, and a match makes one for each change."""
         self._last: dict[str, Callable[[], object]] = {}
         self._touched: dict[str, dict[Any, Any]] = {}
+        self._locked: set[str] = set()
+
+    def lock(self, name: str) -> None:
+        """Hold the lock of this name until the transaction ends; see `lock_name`.
+
+        Call it before the first look at the facts that it stands for. A `LockingRequest` takes it in the right order.
+        """
+        if name not in self._locked:
+            self._locked.add(name)
+            lock_name(self.connection, name)
 
     def touch(self, kind: str, key: Hashable, value: Any, undo: Callable[[dict[Any, Any]], object]) -> None:
         """Record the last value of a key. On rollback `undo` is called once for all recorded keys of `kind`."""
@@ -134,8 +145,28 @@ class BatchableRequest:
         return answer
 
 
+class LockingRequest(Generic[Result]):
+    """A request that begins with `Transaction.lock`.
+
+    A group takes all of its locks first, in one order, and before any lock of a row. So two servers never wait for each
+    other.
+    """
+
+    __slots__ = ("name", "request")
+
+    def __init__(self, name: str, request: Callable[[Transaction], Result]) -> None:
+        self.name = name
+        self.request = request
+
+    def __call__(self, tx: Transaction) -> Result:
+        tx.lock(self.name)
+        return self.request(tx)
+
+
 def run_requests(transaction: Transaction, requests: Sequence[Request]) -> list[Any]:
     """Run a group of requests; returns their results in order."""
+    for name in sorted({request.name for request in requests if isinstance(request, LockingRequest)}):
+        transaction.lock(name)
     results: list[Any] = []
     place = 0
     while place < len(requests):

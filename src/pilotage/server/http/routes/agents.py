@@ -89,7 +89,7 @@ async def sync_agent(
 async def _load(context: Context, agent: int, now: float) -> AgentLoad:
     """The unfinished jobs of an agent. The count reads many rows and returns few, so another thread makes it."""
     loads = context.work.work_queue.loads
-    known = loads.known(agent, now)
+    known = loads.known(agent, now, shared=context.pool.peers.shared)
     if known is not None:
         return known
     return await asyncio.to_thread(lambda: loads.count(context.readers.connection(), agent, now))
@@ -184,7 +184,8 @@ def list_agents(asked: EndedQuery, context: TheContext, caller: TheCaller) -> Ag
 
 def _summary(context: Context, row: AgentRow, now: float) -> AgentSummary:
     connection = context.readers.connection()
-    load = context.work.work_queue.loads.known(row.id, now) or AgentLoad.read(connection, row.id, now)
+    known = context.work.work_queue.loads.known(row.id, now, shared=context.pool.peers.shared)
+    load = known or AgentLoad.read(connection, row.id, now)
     return AgentSummary(
         name=row.name,
         team=row.team,

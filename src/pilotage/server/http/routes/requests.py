@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from fastapi import Response
 
@@ -28,10 +28,10 @@ from pilotage.services.catalogue.following import catalogue_of
 from pilotage.services.requests import changes, copies, progress, submission
 from pilotage.services.requests.changes import Change, SiteLists
 from pilotage.services.requests.rights import Actor, seen_request
-from pilotage.services.requests.submission import PreparedRequest
+from pilotage.services.requests.submission import PreparedRequest, requests_of
 from pilotage.store.tables import requests as rows
 from pilotage.store.tables.requests import ALL_SITES, RequestFilter, RequestRow
-from pilotage.store.writer.transaction import Transaction
+from pilotage.store.writer.transaction import LockingRequest, Transaction
 from pilotage.wire import limits
 from pilotage.wire.call import ApiCall
 from pilotage.wire.queries import PageQuery
@@ -93,7 +93,7 @@ async def submit_request(body: RequestSubmission, context: TheContext, caller: T
         prepared, specification=with_trace_of_request(prepared.specification, present_header())
     )
     pool, now = context.pool, context.clock()
-    row = await context.writer.acall(lambda tx: submission.submit(pool.policy, tx, prepared, now))
+    row = await _add(context, caller, lambda tx: submission.submit(pool.policy, tx, prepared, now))
     return RequestAccepted(progress.summary_of(row), prepared.jobs, [*warnings, *prepared.warnings])
 
 
@@ -205,7 +205,13 @@ def request_elements(
     return page("elements", ((element.id, element) for element in listed), asked.limit)
 
 
+Result = TypeVar("Result")
 Verb = Callable[[Transaction, Change], RequestRow]
+
+
+async def _add(context: Context, caller: Caller, request: Callable[[Transaction], Result]) -> Result:
+    """Carry out a request to the writer that may add a request of the caller."""
+    return await context.writer.acall(LockingRequest(requests_of(caller.user), request))
 
 
 async def _change(
@@ -352,19 +358,18 @@ async def clone_request(
     given = {name: value for name, value in facts.items() if value is not None}
     pool, actor, now = context.pool, _actor(caller), context.clock()
     steps, trace = _step_changes(body.steps), present_header()
-    row = await context.writer.acall(
+    row = await _add(
+        context,
+        caller,
         lambda tx: copies.clone(
-            pool.policy,
-            tx,
-            request,
-            actor,
+            *(pool.policy, tx, request, actor),
             changes=given,
             steps=steps,
             inputs=body.inputs,
             key=body.key,
             trace=trace,
             now=now,
-        )
+        ),
     )
     return progress.summary_of(row)
 
@@ -376,18 +381,17 @@ async def resubmit_request(
     """Make the failed parts of an ended request again that no other resubmission has; returns the new request."""
     pool, actor, now = context.pool, _actor(caller), context.clock()
     steps, trace = _step_changes(body.steps), present_header()
-    new = await context.writer.acall(
+    new = await _add(
+        context,
+        caller,
         lambda tx: copies.resubmit(
-            pool.policy,
-            tx,
-            request,
-            actor,
+            *(pool.policy, tx, request, actor),
             steps=steps,
             inputs=body.inputs,
             key=body.key,
             trace=trace,
             now=now,
-        )
+        ),
     )
     left_out = [ResubmissionCount(request, parts) for request, parts in new.left_out]
     return ResubmissionAccepted(**asdict(progress.summary_of(new.row)), parts=new.parts, left_out=left_out)

@@ -34,8 +34,10 @@ from pilotage.services.submission.chunked import (
     owned_submission,
 )
 from pilotage.services.submission.job_creation import ChunkRows, JobCreator, encoded, files_named
+from pilotage.services.submission.quota import jobs_of
 from pilotage.store.tables import chunks as chunk_rows
 from pilotage.store.tables import submissions as rows
+from pilotage.store.writer.transaction import LockingRequest
 from pilotage.wire.limits import Id, Int32
 from pilotage.wire.submissions import (
     CHECK_OPEN,
@@ -154,7 +156,12 @@ async def chunk(
         body = await request.body()
         given = await asyncio.to_thread(_read_rows, context, caller, submission_id, number, body)
         response = await bulk.write(
-            lambda tx: accept_chunk(pool, tx, caller.user, submission_id, number, given, clock(), bulk.pace)
+            LockingRequest(
+                jobs_of(caller.user),
+                lambda tx: accept_chunk(
+                    pool, tx, caller.user, submission_id, number, given, clock(), bulk.pace
+                ),
+            )
         )
         if response.made < response.count:
             await bulk.make(pool, JobCreator(response.submission, number, rows=given))

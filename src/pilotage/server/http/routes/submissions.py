@@ -34,9 +34,11 @@ from pilotage.services.submission.accept import (
 )
 from pilotage.services.submission.job_creation import JobCreator
 from pilotage.services.submission.mails import mail_warnings
+from pilotage.services.submission.quota import jobs_of
 from pilotage.services.submission.warnings import submission_warnings
 from pilotage.store.engine.connection import Connection
 from pilotage.store.tables import submissions as rows
+from pilotage.store.writer.transaction import LockingRequest, Transaction
 from pilotage.telemetry.tracer import child_span
 from pilotage.wire.submissions import (
     CHECK_SUBMISSION,
@@ -79,13 +81,18 @@ async def accept_prepared(context: Context, prepared: PreparedSubmission) -> Sub
 
 async def _insert(context: Context, insert: ChunkedInsert) -> rows.SubmissionRow:
     """Store the whole submission. If that fails, remove the rows stored so far."""
-    pool, clock = context.pool, context.clock
+    pool, clock, gate = context.pool, context.clock, context.work.gate
+
+    def step(tx: Transaction) -> rows.SubmissionRow | None:
+        return insert.step(pool, tx, clock())
+
     try:
-        while True:
+        with child_span("transaction"):
+            submission = await gate.write(LockingRequest(jobs_of(insert.prepared.owner), step))
+        while submission is None:
             with child_span("transaction"):
-                submission = await context.work.gate.write(lambda tx: insert.step(pool, tx, clock()))
-            if submission is not None:
-                return submission
+                submission = await gate.write(step)
+        return submission
     except BaseException:
         if insert.submission is not None:
             await asyncio.shield(forget_staged(context, insert.submission.id))
