@@ -139,7 +139,7 @@ class _Catalogue:
             ids = blocks[first : first + BLOCKS_AT_ONCE]
             self._timed(changed, lambda tx, ids=ids: locations.change_replicas(tx, ids, change, 3.0))
         reading = self.readers.connection()
-        moves = locations.element_moves(reading, replicas.moved_blocks(reading, 10**6))
+        moves = locations.elements_of_moved(reading, replicas.moved_blocks(reading, 10**6))
         assert len(moves) == elements
         for first in range(0, len(moves), ELEMENTS_AT_ONCE):
             some = moves[first : first + ELEMENTS_AT_ONCE]

@@ -13,11 +13,11 @@ import pytest
 
 from pilotage.core.datasets.facts import BlockEntry, FileEntry, Replica
 from pilotage.core.errors import Conflict, Forbidden, InvalidInput, NotFound
-from pilotage.services.catalogue import locations, outputs, registration
+from pilotage.services.catalogue import locations, outputs, registration, removal
 from pilotage.services.catalogue.locations import ReplicaChange
 from pilotage.services.catalogue.outputs import BlockLimits, WrittenFile
 from pilotage.store.engine.connection import bounded_sum
-from pilotage.store.tables import dataset_totals, datasets, location_sets, replicas
+from pilotage.store.tables import dataset_removal, dataset_totals, datasets, location_sets, replicas
 from pilotage.store.tables.selections import Viewer
 from pilotage.store.writer.transaction import Transaction
 from pilotage.store.writer.writer import Writer
@@ -131,7 +131,7 @@ def test_only_the_owner_and_its_sharing_group_change_a_data_set(writer: Writer, 
         with pytest.raises(Forbidden):
             writer.call(lambda tx, by=changer: registration.close(tx, "raw", changer=by))
         with pytest.raises(Forbidden):
-            writer.call(lambda tx, by=changer: registration.remove(tx, "raw", changer=by, now=1.0))
+            writer.call(lambda tx, by=changer: removal.remove(tx, "raw", changer=by, now=1.0))
         with pytest.raises(Forbidden):
             writer.call(
                 lambda tx, by=changer: registration.create(
@@ -157,7 +157,7 @@ def test_a_removed_data_set_is_gone_at_once_and_its_rows_in_slices(
 ) -> None:
     add(writer, "a b c")
     add(writer, "d", block="run2")
-    writer.call(lambda tx: registration.remove(tx, "raw", changer=ADA, now=2.0))
+    writer.call(lambda tx: removal.remove(tx, "raw", changer=ADA, now=2.0))
     with pytest.raises(NotFound):
         add(writer, "x")
     assert datasets.page(connection, 0, 10) == []
@@ -165,8 +165,8 @@ def test_a_removed_data_set_is_gone_at_once_and_its_rows_in_slices(
         lambda tx: registration.create(tx, "raw", owner="bob", group="g", changer=Viewer("bob"), now=3.0)
     )
     slices = 0
-    [removed] = datasets.removed(connection)
-    while writer.call(lambda tx: registration.delete_removed(tx, removed, 2)):
+    [removed] = dataset_removal.removed(connection)
+    while writer.call(lambda tx: removal.delete_removed(tx, removed, 2)):
         slices += 1
     assert slices == 3
     for table in ("files", "blocks", "replicas"):
@@ -343,7 +343,7 @@ def make_element(connection: Any, raw: int) -> Callable[..., int]:
     return make
 
 
-def test_unsplit_elements_follow_their_blocks(
+def test_elements_follow_their_blocks_until_they_end(
     writer: Writer, connection: Any, raw: int, make_element: Callable[..., int]
 ) -> None:
     add(writer, "a", block="x")
@@ -351,17 +351,18 @@ def test_unsplit_elements_follow_their_blocks(
     add(writer, "c", block="z", places=())
     x, y, z = datasets.closed_blocks(connection, raw, 0, 10)
     here = x.location_set
-    waiting, held, running = (
-        make_element([x.id], here, state) for state in ("Available", "Acquired", "Running")
+    waiting, held, running, ended = (
+        make_element([x.id], here, state) for state in ("Available", "Acquired", "Running", "Failed")
     )
     both = make_element([x.id, y.id], here)
     unknown = make_element([x.id, z.id], location_sets.UNKNOWN)
 
     def follow(now: float) -> list[int]:
         moved = replicas.moved_blocks(connection, 100)
-        moves = locations.element_moves(connection, moved)
-        lost = writer.call(lambda tx: locations.move_elements(tx, moves, now))
-        writer.call(lambda tx: locations.settle(tx, moved, now))
+        elements = locations.elements_of_moved(connection, moved)
+        lost = writer.call(lambda tx: locations.move_elements(tx, elements, now))
+        writer.call(lambda tx: locations.settle(tx, moved))
+        assert replicas.moved_blocks(connection, 10) == []
         return lost
 
     def change(now: float, **change: Any) -> None:
@@ -373,15 +374,13 @@ def test_unsplit_elements_follow_their_blocks(
     change(10.0, add=(THERE,))
     assert follow(11.0) == []
     two = y.location_set
-    assert sets() == {waiting: two, held: two, running: here, both: two, unknown: location_sets.UNKNOWN}
+    following = (waiting, held, running, both)
+    assert sets() == dict.fromkeys(following, two) | {ended: here, unknown: location_sets.UNKNOWN}
     change(12.0, remove=("here", "there"))
-    assert sorted(follow(13.0)) == [waiting, held, both]
+    assert sorted(follow(13.0)) == sorted(following)
     change(14.0, forget=True)
     assert follow(15.0) == []
-    assert sets() == dict.fromkeys((waiting, held, both, unknown), location_sets.UNKNOWN) | {running: here}
-    assert len(replicas.moved_blocks(connection, 10)) == 1
-    follow(14.0 + locations.SETTLE)
-    assert replicas.moved_blocks(connection, 10) == []
+    assert sets() == dict.fromkeys((*following, unknown), location_sets.UNKNOWN) | {ended: here}
 
 
 def test_a_block_that_moves_again_is_not_forgotten(writer: Writer, connection: Any, raw: int) -> None:
@@ -391,7 +390,7 @@ def test_a_block_that_moves_again_is_not_forgotten(writer: Writer, connection: A
     writer.call(lambda tx: locations.change_replicas(tx, [block], change, 1.0))
     seen = replicas.moved_blocks(connection, 10)
     writer.call(lambda tx: locations.change_replicas(tx, [block], ReplicaChange(remove=("there",)), 2.0))
-    writer.call(lambda tx: locations.settle(tx, seen, 1000.0))
+    writer.call(lambda tx: locations.settle(tx, seen))
     assert [row.number for row in replicas.moved_blocks(connection, 10)] == [2]
 
 
@@ -399,9 +398,9 @@ def test_a_data_set_in_use_is_not_removed(
     writer: Writer, connection: Any, make_element: Callable[..., int]
 ) -> None:
     with pytest.raises(Conflict, match="request 1"):
-        writer.call(lambda tx: registration.remove(tx, "raw", changer=ADA, now=1.0))
+        writer.call(lambda tx: removal.remove(tx, "raw", changer=ADA, now=1.0))
     connection.execute("UPDATE requests SET state = 'completed'")
-    writer.call(lambda tx: registration.remove(tx, "raw", changer=ADA, now=1.0))
+    writer.call(lambda tx: removal.remove(tx, "raw", changer=ADA, now=1.0))
 
 
 def test_finishes_on_two_servers_and_closings_lose_and_double_no_file(store: Store) -> None:

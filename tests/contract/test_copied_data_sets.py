@@ -7,7 +7,7 @@ import pytest
 from pilotage.core.datasets.facts import BlockEntry, FileEntry, Replica
 from pilotage.core.errors import Conflict
 from pilotage.core.policy import parse
-from pilotage.services.catalogue import following, locations, outputs, registering, registration
+from pilotage.services.catalogue import following, locations, outputs, registering, registration, removal
 from pilotage.services.catalogue.following import CatalogueChange, KnownBlock
 from pilotage.services.catalogue.outputs import WrittenFile
 from pilotage.store.engine.connection import WriterConnection
@@ -71,8 +71,8 @@ def test_a_copy_is_due_when_it_is_asked_for_and_no_more_once_it_was_read(
     assert [row.dataset for row in followed_datasets.of_catalogue(connection, "c")] == [number]
     writer.call(lambda tx: following.finish_reading(tx, number, 21.0, "", closed=True))
     assert not datasets.by_ids(connection, [number])[number].open
-    writer.call(lambda tx: registration.remove(tx, "c:data:one", changer=Viewer("ada"), now=30.0))
-    while writer.call(lambda tx: registration.delete_removed(tx, number)):
+    writer.call(lambda tx: removal.remove(tx, "c:data:one", changer=Viewer("ada"), now=30.0))
+    while writer.call(lambda tx: removal.delete_removed(tx, number)):
         pass
     assert followed_datasets.counts(connection) == {}
 

@@ -16,7 +16,7 @@ from pilotage.core.requests.json_format import stored_steps
 from pilotage.core.requests.parser import parse_mapping
 from pilotage.core.requests.states import RequestState
 from pilotage.core.requests.step_changes import StepChanges
-from pilotage.services.catalogue import registration
+from pilotage.services.catalogue import removal
 from pilotage.services.catalogue.outputs import WrittenFile, register_outputs
 from pilotage.services.requests import changes, copies, progress, submission
 from pilotage.services.requests.changes import Change, SiteLists
@@ -649,7 +649,7 @@ def test_sites_that_cannot_store_files_are_told(desk: Desk) -> None:
 
 def remove_logs(queue: QueueBench, row: RequestRow) -> None:
     name = f"work-{row.id}/logs/unmerged"
-    queue.bench.do(lambda tx: registration.remove(tx, name, changer=Viewer("alice"), now=queue.now))
+    queue.bench.do(lambda tx: removal.remove(tx, name, changer=Viewer("alice"), now=queue.now))
 
 
 def test_an_abort_leaves_the_logs_as_they_are(desk: Desk, queue: QueueBench) -> None:

@@ -18,7 +18,7 @@ from pilotage.core.requests.json_format import stored_steps
 from pilotage.core.requests.states import RequestState
 from pilotage.core.requests.step_changes import StepChanges
 from pilotage.core.splitting.mask import Mask
-from pilotage.services.catalogue import registration
+from pilotage.services.catalogue import removal
 from pilotage.services.requests import changes, copies, progress
 from pilotage.services.requests.copies import Resubmitted
 from pilotage.services.workqueue import roll_up
@@ -207,7 +207,7 @@ def test_a_resubmission_opens_no_data_set_before_it_is_acquired(chain: ChainDesk
     assert not queue.sql("SELECT id FROM datasets WHERE request_id IS NOT NULL AND open = 1")
     [[name]] = queue.sql("SELECT name FROM datasets WHERE request_id = ?", row.id)
     everybody = Viewer("", everything=True)
-    chain.bench.do(lambda tx: registration.remove(tx, name, changer=everybody, now=chain.bench.now))
+    chain.bench.do(lambda tx: removal.remove(tx, name, changer=everybody, now=chain.bench.now))
     again = chain.resubmit(row.id).row.id
     assert queue.sql("SELECT name, open FROM datasets WHERE request_id = ?", again) == [(name, 1)]
 

@@ -1,18 +1,20 @@
-"""Locations: changes of replicas, and the location sets of elements that are not split yet.
+"""Locations: changes of replicas, and the location sets of elements and of their jobs.
 
-A change of replicas changes the location of its blocks at once. Elements follow by the duty of locations. Unknown is
-never empty: a catalogue that does not answer leaves the last known location and its age as they are.
+A change of replicas changes the location of its blocks at once. New elements and jobs hold the locations of their
+blocks until they are stored, so none of them begins with an old one. Stored ones follow by the duty of locations.
+Unknown is never empty: a catalogue that does not answer leaves the last known location and its age as they are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from pilotage.core.datasets.facts import Replica, common_sites
 from pilotage.core.errors import InvalidInput
 from pilotage.store.engine.connection import Connection
 from pilotage.store.tables import datasets, element_locations, location_sets, replicas
+from pilotage.store.tables.element_locations import LocatedElement, StaleJob
 from pilotage.store.tables.replicas import MovedBlock, ReplicaRow
 from pilotage.store.writer.transaction import Transaction
 
@@ -20,8 +22,8 @@ BLOCKS_AT_ONCE = 50
 """Blocks whose replicas change in one transaction."""
 ELEMENTS_AT_ONCE = 250
 """Elements that get another location in one transaction."""
-SETTLE = 30.0
-"""Seconds for which elements of a moved block are looked for: a transaction that makes one may be open meanwhile."""
+JOBS_AT_ONCE = 500
+"""Element jobs that get another location in one transaction."""
 
 
 class ReplicaChange(NamedTuple):
@@ -38,6 +40,7 @@ class ReplicaChange(NamedTuple):
 def change_replicas(tx: Transaction, blocks: Sequence[int], change: ReplicaChange, now: float) -> int:
     """Change the replicas of at most `BLOCKS_AT_ONCE` blocks; returns how many blocks have moved."""
     connection = tx.connection
+    blocks = replicas.lock_blocks(connection, blocks)
     if change.forget:
         replicas.delete(connection, blocks)
         return replicas.locate(connection, blocks, now, forget=True)
@@ -71,7 +74,7 @@ def set_replicas(tx: Transaction, known: Mapping[int, Sequence[Replica]], now: f
     A block that is not in `known` keeps its location: the catalogue does not know it, or has not answered.
     """
     connection = tx.connection
-    blocks = sorted(known)
+    blocks = replicas.lock_blocks(connection, sorted(known))
     replicas.delete(connection, blocks)
     replicas.save(
         connection, [ReplicaRow(block, *place, now) for block in blocks for place in set(known[block])]
@@ -79,55 +82,64 @@ def set_replicas(tx: Transaction, known: Mapping[int, Sequence[Replica]], now: f
     return replicas.locate(connection, blocks, now)
 
 
-# --- elements
+# --- elements and their jobs
 
 
-class ElementMove(NamedTuple):
-    """An element that is not split yet, and whose blocks have another location now."""
+def hold_locations(tx: Transaction, inputs: Sequence[Sequence[int]]) -> list[int]:
+    """The present location set of each of these lists of blocks, for new elements or jobs of them.
 
-    element: int
-    old: int
-    """Its present location set."""
-    sites: tuple[str, ...] | None
-    """The sites of its blocks; None: not known."""
-
-
-def element_moves(connection: Connection, moved: Sequence[MovedBlock]) -> list[ElementMove]:
-    """The moves of Available and held elements that follow from moved blocks."""
-    ids = {row.block for row in moved}
-    inputs = {block.dataset for block in datasets.blocks_by_ids(connection, sorted(ids)).values()}
-    elements = [row for row in element_locations.unsplit(connection, sorted(inputs)) if ids & set(row.blocks)]
-    blocks = sorted({block for row in elements for block in row.blocks})
-    sets = {block.id: block.location_set for block in datasets.blocks_by_ids(connection, blocks).values()}
-    ids_of_sets = sorted({*sets.values(), *(row.location_set for row in elements)})
-    known = {
-        number: tuple(sorted(sites))
-        for number, sites in location_sets.sites_of(connection, ids_of_sets).items()
-    }
-    moves = []
-    for row in elements:
-        sites = common_sites([known.get(sets.get(block, location_sets.UNKNOWN)) for block in row.blocks])
-        if sites != known.get(row.location_set):
-            moves.append(ElementMove(row.element, row.location_set, sites))
-    return moves
-
-
-def move_elements(tx: Transaction, moves: Sequence[ElementMove], now: float) -> list[int]:
-    """Store the location of at most `ELEMENTS_AT_ONCE` elements; returns the elements that are now known to be nowhere.
-
-    An element that was split or ended meanwhile keeps its location.
+    No server moves the blocks until the transaction ends. So the moves of a block see all that was made of it before.
     """
     connection = tx.connection
-    sets = {
-        sites: location_sets.UNKNOWN if sites is None else location_sets.id_of(connection, sites)
-        for sites in dict.fromkeys(move.sites for move in moves)
-    }
+    sets = replicas.share_locations(connection, {block for blocks in inputs for block in blocks})
+    lists = [tuple({sets.get(block, location_sets.UNKNOWN) for block in blocks}) for blocks in inputs]
+    mixed = {several for several in lists if len(several) != 1}
+    known = _sites_of(connection, {number for several in mixed for number in several})
+    common = {several: _id_of(connection, common_sites([known.get(n) for n in several])) for several in mixed}
+    return [common[several] if several in common else several[0] for several in lists]
+
+
+def _sites_of(connection: Connection, sets: Collection[int]) -> dict[int, tuple[str, ...]]:
+    rows = location_sets.sites_of(connection, sorted(sets))
+    return {number: tuple(sorted(sites)) for number, sites in rows.items()}
+
+
+def _id_of(connection: Connection, sites: tuple[str, ...] | None) -> int:
+    return location_sets.UNKNOWN if sites is None else location_sets.id_of(connection, sites)
+
+
+def elements_of_moved(connection: Connection, moved: Sequence[MovedBlock]) -> list[LocatedElement]:
+    """The elements of moved blocks that have not ended."""
+    ids = {row.block for row in moved}
+    inputs = {block.dataset for block in datasets.blocks_by_ids(connection, sorted(ids)).values()}
+    return [row for row in element_locations.unended(connection, sorted(inputs)) if ids & set(row.blocks)]
+
+
+def move_elements(tx: Transaction, elements: Sequence[LocatedElement], now: float) -> list[int]:
+    """Give at most `ELEMENTS_AT_ONCE` elements the location of their blocks.
+
+    Returns the ids of elements that are now known to be nowhere. An element that ended meanwhile keeps its location.
+    """
+    connection = tx.connection
+    sets = hold_locations(tx, [element.blocks for element in elements])
     changed = element_locations.move(
-        connection, [(sets[move.sites], now, move.element, move.old) for move in moves]
+        connection, [(number, now, element.id) for number, element in zip(sets, elements, strict=True)]
     )
-    return [move.element for move in moves if move.sites == () and move.element in changed]
+    sites = _sites_of(connection, set(sets))
+    return [
+        element.id
+        for number, element in zip(sets, elements, strict=True)
+        if element.id in changed and sites.get(number) == ()
+    ]
 
 
-def settle(tx: Transaction, moved: Sequence[MovedBlock], now: float) -> None:
-    """Forget moved blocks whose elements all have the new location, once no older transaction can be open."""
-    replicas.settle(tx.connection, [row for row in moved if not 0 <= now - row.moved < SETTLE])
+def move_jobs(tx: Transaction, jobs: Sequence[StaleJob]) -> None:
+    """Give at most `JOBS_AT_ONCE` unfinished jobs the location of the blocks of their elements."""
+    inputs = sorted({job.blocks for job in jobs})
+    sets = dict(zip(inputs, hold_locations(tx, inputs), strict=True))
+    element_locations.move_jobs(tx.connection, [(sets[job.blocks], job.id) for job in jobs])
+
+
+def settle(tx: Transaction, moved: Sequence[MovedBlock]) -> None:
+    """Forget moved blocks whose elements and jobs all have the new location, unless a block has moved again."""
+    replicas.settle(tx.connection, moved)

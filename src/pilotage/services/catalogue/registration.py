@@ -1,4 +1,4 @@
-"""Registers data sets of users: new data sets, new files, closed blocks, removal.
+"""Registers data sets of users: new data sets, new files, closed blocks.
 
 A closed block never changes, since work was made of it. Files that come later go to a further block, whose name has a
 number: `run1`, `run1#2`, `run1#3`. All calls can be repeated: files that are registered already change nothing.
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pilotage.core.datasets.facts import BlockEntry, FileEntry, Replica, check_data_set_name, sorted_sites
 from pilotage.core.errors import Conflict, Forbidden, NotFound
 from pilotage.store.engine.connection import MAX_INTEGER, Connection
-from pilotage.store.tables import datasets, location_sets, replicas
+from pilotage.store.tables import dataset_removal, datasets, location_sets, replicas
 from pilotage.store.tables.dataset_totals import Totals
 from pilotage.store.tables.datasets import BlockRow, DataSetRow, FileRow
 from pilotage.store.tables.replicas import ReplicaRow
@@ -67,7 +67,7 @@ def create(tx: Transaction, name: str, *, owner: str, group: str, changer: Viewe
     return row
 
 
-def _lock(tx: Transaction, name: str, changer: Viewer) -> DataSetRow:
+def locked(tx: Transaction, name: str, changer: Viewer) -> DataSetRow:
     """The data set for a change, locked until the transaction ends."""
     row = datasets.lock(tx.connection, find(tx.connection, name).id)
     if row is None:
@@ -84,7 +84,7 @@ def add_block(
     Raises `Conflict` if the data set is closed, written by a request or copied from an outside catalogue, or if a
     file has other facts.
     """
-    row = _lock(tx, name, changer)
+    row = locked(tx, name, changer)
     check_own(row)
     return add_files(tx, row, entry, complete=complete, now=now)
 
@@ -225,16 +225,19 @@ def _close_parts(tx: Transaction, dataset: int, name: str) -> int:
 
 def close(tx: Transaction, name: str, *, changer: Viewer) -> DataSetRow:
     """Close a data set and its open blocks: no more files will come. Closing it again changes nothing."""
-    row = _lock(tx, name, changer)
+    row = locked(tx, name, changer)
     if row.request is not None and row.open:
         # A resubmission writes the data set of an earlier request.
-        writer = max(datasets.requests_using(tx.connection, row.id), default=row.request)
+        writer = max(dataset_removal.requests_using(tx.connection, row.id), default=row.request)
         raise Conflict(
             f"request {writer} writes the data set {name}, and closes it at its end",
             hint=f"`pilotage request force-complete {writer}` ends it now",
         )
+    if row.request is not None:
+        # The duty of output blocks counts and closes blocks of late files.
+        return row
     blocks = datasets.open_blocks(tx.connection, row.id)
-    if blocks and row.catalogue and row.request is None:
+    if blocks and row.catalogue:
         raise Conflict(
             f"blocks of the data set {name} are being copied from {row.catalogue}",
             hint="close it when the reading is complete: see `pilotage catalogue show`",
@@ -243,21 +246,3 @@ def close(tx: Transaction, name: str, *, changer: Viewer) -> DataSetRow:
         datasets.close_block(tx.connection, row.id, block.id)
     datasets.close(tx.connection, row.id)
     return row._replace(open=False)
-
-
-def remove(tx: Transaction, name: str, *, changer: Viewer, now: float) -> DataSetRow:
-    """Hide a data set and free its name. `delete_removed` deletes its rows; the files themselves stay."""
-    row = _lock(tx, name, changer)
-    users = datasets.requests_using(tx.connection, row.id)
-    if users:
-        raise Conflict(
-            f"the data set {name} is used by request {', '.join(map(str, users))}",
-            hint="abort these requests, or wait for their end",
-        )
-    datasets.mark_removed(tx.connection, row.id, now)
-    return row
-
-
-def delete_removed(tx: Transaction, dataset: int, limit: int = FILES_AT_ONCE) -> bool:
-    """Delete some rows of a removed data set. False: nothing is left to delete."""
-    return datasets.delete_slice(tx.connection, dataset, limit)

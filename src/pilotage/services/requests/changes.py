@@ -20,6 +20,7 @@ from pilotage.core.requests.states import (
     check_editable,
 )
 from pilotage.core.requests.step_changes import NO_STEP_CHANGES, RESOURCES, StepChanges
+from pilotage.services.catalogue.removal import check_kept
 from pilotage.services.requests.rights import Actor, request_to_change
 from pilotage.services.requests.submission import approve_and_assign
 from pilotage.store.tables import elements, requests
@@ -109,7 +110,11 @@ def assign(
     row = request_to_change(tx.connection, change.actor, number)
     if row.state is RequestState.NEW:
         row = _move(tx, row, RequestState.ASSIGNMENT_APPROVED, change)
-    if row.state is not RequestState.FAILED:
+    if row.state is RequestState.FAILED:
+        # Nobody kept its data sets meanwhile.
+        used = requests.steps_of(tx.connection, number)
+        check_kept(tx, {id_ for step in used for id_ in (*step.read, *step.written)})
+    else:
         check_editable("team", row.state)
     changed = lists.apply(replace(row, team=team or row.team), policy)
     if not steps.is_empty:

@@ -16,6 +16,7 @@ from pilotage.core.requests.specification import MAX_PRIORITY, Program, Specific
 from pilotage.core.requests.states import SUCCESSFUL, RequestState
 from pilotage.core.requests.step_changes import NO_STEP_CHANGES, StepChanges
 from pilotage.core.requests.trace import with_trace_of_request
+from pilotage.services.catalogue.removal import check_kept
 from pilotage.services.requests.rights import Actor, request_to_change, seen_request
 from pilotage.services.requests.submission import PreparedRequest, submit, with_uploads
 from pilotage.services.workqueue.resubmission import check_parts, lock_chain, store_parts
@@ -107,6 +108,8 @@ def resubmit(
             f"request {number} is {row.state}: its failed jobs may still be tried again",
             hint=_how_it_ends(connection, row),
         )
+    # Its parts name blocks of these data sets. Others may have got their names since.
+    check_kept(tx, {id_ for step in requests.steps_of(connection, row.id) for id_ in step.read})
     parts = check_parts(connection, row, resubmissions.of_chain(connection, root))
     present = _present(row)
     specification = replace(present, resubmits=(*present.resubmits, row.id), open_for=0)

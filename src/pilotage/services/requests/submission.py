@@ -18,6 +18,7 @@ from pilotage.core.requests.trace import is_same_request
 from pilotage.services.catalogue.following import catalogue_of
 from pilotage.services.catalogue.outputs import create_output
 from pilotage.services.catalogue.registering import output_catalogue
+from pilotage.services.catalogue.removal import check_kept
 from pilotage.services.catalogue.visibility import hidden_data_warnings, unknown_storage_warnings
 from pilotage.services.pool.state import Pool
 from pilotage.services.requests.estimate import (
@@ -327,6 +328,7 @@ def _create_steps(
             if output.files and output.dataset not in written:
                 written[output.dataset] = _create_dataset(policy, tx, row, output.dataset, step.position, now)
         steps.append(_step_row(tx.connection, row, step, written))
+    check_kept(tx, {id_ for step in steps for id_ in (*step.read, *step.written)})
     requests.insert_steps(tx.connection, steps)
 
 

@@ -26,6 +26,7 @@ from pilotage.core.requests.start_policy import (
 )
 from pilotage.core.requests.states import RequestState
 from pilotage.core.workqueue.roll_up import WORKING, is_working
+from pilotage.services.catalogue.locations import hold_locations
 from pilotage.services.workqueue.cleanup import Cleanup, cleanup_of
 from pilotage.services.workqueue.planned_elements import algorithm_of, job_count_of, new_element
 from pilotage.services.workqueue.state import WorkQueue
@@ -35,7 +36,6 @@ from pilotage.store.tables import (
     datasets,
     elements,
     followed_datasets,
-    location_sets,
     queued_requests,
     requests,
 )
@@ -255,17 +255,19 @@ class _Intake:
         """Closed blocks that were not taken yet."""
         connection, dataset = self.tx.connection, self._input_dataset(step)
         limit = self.room
-        blocks = datasets.closed_blocks(connection, dataset.id, step.taken, limit)
+        # Looked at before the blocks: the last block may be closed between the two looks.
+        is_final = self._is_final(step, dataset)
+        blocks = self._held(datasets.closed_blocks(connection, dataset.id, step.taken, limit))
         plan = START_POLICIES[step.start_policy].plan(self._step_input(step, planned, blocks))
         taken = _last_number(blocks, step.taken)
         is_full = len(blocks) == limit
-        closed = not is_full and self._is_final(step, dataset)
+        closed = not is_full and is_final
         if not is_full and not closed and step.after is None:
             self.waits_for.append(dataset.name)
         return _Slice(plan, taken, closed, is_full)
 
     def _is_final(self, step: StepRow, dataset: InputDataset) -> bool:
-        """Whether a step that has taken all closed blocks gets no more."""
+        """Whether a step gets no more than the blocks that are closed now."""
         if not dataset.open and not dataset_blocks.has_open_block(self.tx.connection, dataset.id):
             return True
         if step.after is not None or followed_datasets.is_behind(
@@ -283,12 +285,15 @@ class _Intake:
                 self.waits_for.append(dataset.name)
             return None
         blocks = datasets.closed_blocks(connection, dataset.id, 0, 10**9)
-        sets = sorted({block.location_set for block in blocks})
-        sites = self.work_queue.common_sites(connection, sets)
-        common = location_sets.UNKNOWN if sites is None else location_sets.id_of(connection, sites)
+        [common] = hold_locations(self.tx, [[block.id for block in blocks]])
         alike = [block._replace(location_set=common) for block in blocks]
         plan = START_POLICIES[step.start_policy].plan(self._step_input(step, planned, alike))
         return _Slice(plan, _last_number(blocks, 0), closed=True)
+
+    def _held(self, blocks: Sequence[BlockRow]) -> list[BlockRow]:
+        """The blocks with their present locations, which stay until the elements are stored."""
+        sets = hold_locations(self.tx, [[block.id] for block in blocks])
+        return [block._replace(location_set=number) for number, block in zip(sets, blocks, strict=True)]
 
     def _generator(self, step: StepRow, planned: PlannedStep) -> _Slice:
         """Events that no element has."""

@@ -140,9 +140,13 @@ class ReleaseRun:
         batches: dict[tuple[int, int, frozenset[str], PilotNeeds], list[JobRelease]] = {}
         for release in taken:
             group = self._group(release)
-            if release.job in made and current.get(group.request.id) == group.request:
+            job = made.get(release.job)
+            if job is None or job.group != group.made:
+                # It was released, or has other sites: its input has moved, or it avoids a further site.
+                continue
+            if current.get(group.request.id) == group.request:
                 step = group.made.step
-                needs = self._needs_of(tx.connection, group.made.request, step, made[release.job])
+                needs = self._needs_of(tx.connection, group.made.request, step, job.events)
                 key = group.made.request, step, group.sites, needs
                 batches.setdefault(key, []).append(release)
         for (request, step, sites, needs), releases in batches.items():

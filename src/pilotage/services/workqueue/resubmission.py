@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pilotage.core.errors import Conflict
 from pilotage.core.requests.json_format import stored_steps
@@ -19,6 +19,7 @@ from pilotage.core.requests.start_policy import FailedPiece, Reads, StepInput
 from pilotage.core.requests.states import UNFINISHED, RequestState
 from pilotage.core.splitting.mask import FileRange, Mask
 from pilotage.core.splitting.remainder import Coverage
+from pilotage.services.catalogue.locations import hold_locations
 from pilotage.services.workqueue.failed_pieces import failed_pieces, unclaimed
 from pilotage.services.workqueue.planned_elements import algorithm_of, job_count_of, new_element
 from pilotage.store.engine.connection import Connection
@@ -116,9 +117,20 @@ def store_parts(tx: Transaction, row: RequestRow, parts: FailedParts, now: float
         policy = START_POLICIES[step.start_policy]
         if policy.reads is not Reads.FAILURES:
             continue
-        pieces = parts.pieces.get(step.position, [])
+        pieces = _with_present_locations(tx, parts.pieces.get(step.position, []))
         plan = policy.plan(StepInput(job_count=job_count_of(planned[step.position]), failures=pieces))
         new = [new_element(connection, row.id, step.position, element, now) for element in plan.elements]
         if new:
             elements.insert_new(connection, new)
         queued_requests.save_progress(connection, row.id, step.position, len(pieces), closed=True)
+
+
+def _with_present_locations(tx: Transaction, pieces: Sequence[FailedPiece]) -> list[FailedPiece]:
+    """The blocks may have moved since the pieces failed. Pieces that generate events have none."""
+    inputs = {tuple(block for block, _ in piece.blocks) for piece in pieces if piece.blocks}
+    ordered = sorted(inputs)
+    sets = dict(zip(ordered, hold_locations(tx, ordered), strict=True))
+    return [
+        replace(piece, location_set=sets.get(tuple(block for block, _ in piece.blocks), piece.location_set))
+        for piece in pieces
+    ]

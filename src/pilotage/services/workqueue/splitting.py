@@ -19,6 +19,7 @@ from pilotage.core.splitting.parser import stored_splitting
 from pilotage.core.workqueue.coverage import ElementCoverage, Generate, TakenPiece
 from pilotage.core.workqueue.identity import digest_of
 from pilotage.core.workqueue.states import ElementJobState, ElementState, custody_of
+from pilotage.services.catalogue.locations import hold_locations
 from pilotage.services.workqueue.custody import AgentUser, decide_for
 from pilotage.services.workqueue.membership import present_agent
 from pilotage.services.workqueue.moves import ElementMoves
@@ -221,6 +222,9 @@ def _make_jobs(
     except InvalidInput:
         work_queue.coverages.pop((row.id, row.epoch), None)
         raise
+    if row.block_ids:
+        [location_set] = hold_locations(tx, [row.block_ids])
+        row = row._replace(location_set=location_set)
     jobs = [_job(agent, row, digest, piece, now) for digest, piece in taken.items()]
     refused = [_refused(job, masks[job.digest].refused) for job in jobs if masks[job.digest].refused]
     made = [job for job in jobs if not masks[job.digest].refused]

@@ -141,10 +141,15 @@ def close(connection: Connection, dataset: int) -> None:
 
 
 def reopen_outputs(connection: Connection, request: int) -> None:
-    """Open the data sets again that a request writes."""
+    """Open the data sets again that a request writes.
+
+    They are locked whether they are open or not: the last writer before may be closing them at this instant.
+    """
     connection.execute(
-        "UPDATE datasets SET open = 1 WHERE removed IS NULL AND open = 0 AND id IN (SELECT output_dataset"
-        " FROM request_steps WHERE request_id = ? UNION SELECT log_dataset FROM request_steps WHERE request_id = ?)",
+        "UPDATE datasets SET open = 1 WHERE id IN (SELECT id FROM datasets WHERE removed IS NULL AND id IN"
+        " (SELECT output_dataset FROM request_steps WHERE request_id = ?"
+        " UNION SELECT log_dataset FROM request_steps WHERE request_id = ?)"
+        f" ORDER BY id{lock_clause(connection, 'UPDATE')})",
         (request, request),
     )
 
@@ -331,53 +336,3 @@ def file_page(connection: Connection, block: int, after: int, limit: int) -> lis
 def lumis_of(file: FileRow) -> list[list[int]]:
     """The records [run, first, last] of a file."""
     return json.loads(file.lumis) if file.lumis else []
-
-
-# --- removal
-
-ENDED = (
-    "'failed', 'rejected', 'completed', 'closed-out', 'announced', 'normal-archived', 'aborted-completed',"
-    " 'aborted-archived', 'rejected-archived'"
-)
-
-
-def requests_using(connection: Connection, dataset: int) -> list[int]:
-    """The requests that have not ended, and read or write a data set."""
-    rows = connection.execute(
-        "SELECT DISTINCT r.id FROM request_steps s JOIN requests r ON r.id = s.request_id"
-        " WHERE (s.input_dataset = ? OR s.output_dataset = ? OR s.log_dataset = ?)"
-        f" AND r.state NOT IN ({ENDED}) ORDER BY r.id",
-        (dataset, dataset, dataset),
-    )
-    return [row[0] for row in rows]
-
-
-def mark_removed(connection: Connection, dataset: int, now: float) -> None:
-    """Hide a data set and free its name. Its rows are deleted later, by `delete_slice`."""
-    connection.execute(
-        "UPDATE datasets SET removed = ?, open = 0, name = name || ' removed ' || id WHERE id = ?",
-        (now, dataset),
-    )
-
-
-def removed(connection: Connection) -> list[int]:
-    """The data sets that are removed, and have rows left."""
-    return [row[0] for row in connection.execute("SELECT id FROM datasets WHERE removed IS NOT NULL")]
-
-
-def delete_slice(connection: Connection, dataset: int, limit: int) -> bool:
-    """Delete at most `limit` files of a removed data set, then its blocks, then itself. False: nothing is left."""
-    sql = (
-        "DELETE FROM files WHERE id IN (SELECT f.id FROM files f JOIN blocks b ON b.id = f.block_id"
-        " WHERE b.dataset_id = ? LIMIT ?)"
-    )
-    if connection.execute(sql, (dataset, limit)).rowcount:
-        return True
-    blocks = "SELECT id FROM blocks WHERE dataset_id = ? LIMIT ?"
-    connection.execute(f"DELETE FROM replicas WHERE block_id IN ({blocks})", (dataset, limit))
-    if connection.execute(f"DELETE FROM blocks WHERE id IN ({blocks})", (dataset, limit)).rowcount:
-        return True
-    for table in ("followed_datasets", "block_registrations", "closed_registrations"):
-        connection.execute(f"DELETE FROM {table} WHERE dataset_id = ?", (dataset,))
-    connection.execute("DELETE FROM datasets WHERE id = ? AND removed IS NOT NULL", (dataset,))
-    return False

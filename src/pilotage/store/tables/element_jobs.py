@@ -94,11 +94,22 @@ def made_jobs(connect: Callable[[], Connection], group: MadeGroup) -> Iterator[i
         after = ids[-1] if ids else after
 
 
-def still_made(connection: Connection, ids: Sequence[int]) -> dict[int, int]:
-    """The jobs among `ids` that are still made, with their events; locked until the transaction ends."""
+class MadeJob(NamedTuple):
+    """A job that is still made."""
+
+    group: MadeGroup
+    """The group that it belongs to now."""
+    events: int
+
+
+def still_made(connection: Connection, ids: Sequence[int]) -> dict[int, MadeJob]:
+    """The jobs among `ids` that are still made; locked until the transaction ends."""
     condition, value = in_list(connection, "id", ids)
-    sql = f"SELECT id, events FROM element_jobs WHERE {condition} AND state = 'made' ORDER BY id"
-    return dict(connection.execute(sql + lock_clause(connection, "UPDATE"), (value,)).fetchall())
+    sql = (
+        f"SELECT id, events, {_MADE_GROUP} FROM element_jobs WHERE {condition} AND state = 'made' ORDER BY id"
+    )
+    rows = connection.execute(sql + lock_clause(connection, "UPDATE"), (value,))
+    return {row[0]: MadeJob(MadeGroup(*row[2:]), row[1]) for row in rows}
 
 
 class ReleasedJob(NamedTuple):

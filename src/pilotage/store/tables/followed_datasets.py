@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from pilotage.store.engine.connection import Connection
 from pilotage.store.engine.rows import columns
-from pilotage.store.tables.datasets import ENDED
+from pilotage.store.tables.dataset_removal import ENDED
 
 
 class FollowedRow(NamedTuple):

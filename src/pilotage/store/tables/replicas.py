@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from pilotage.core.datasets.facts import Replica, sorted_sites
@@ -118,11 +118,14 @@ def unplaced(connection: Connection, dataset: int) -> tuple[int, int]:
 
 
 def share_open_block(connection: Connection, dataset: int, replica: Replica) -> int | None:
-    """The newest open block of a data set at this place. Nobody can close it until the transaction ends."""
+    """The newest open block of a data set at this place. Nobody can close it until the transaction ends.
+
+    Its replicas may change meanwhile: messages of pilots do not wait for that.
+    """
     row = connection.execute(
         "SELECT b.id FROM blocks b JOIN replicas r ON r.block_id = b.id"
         " WHERE b.dataset_id = ? AND b.open = 1 AND r.site = ? AND r.prefix = ? ORDER BY b.id DESC LIMIT 1"
-        + lock_clause(connection, "SHARE OF b"),
+        + lock_clause(connection, "KEY SHARE OF b"),
         (dataset, replica.site, replica.prefix),
     ).fetchone()
     return None if row is None else int(row[0])
@@ -131,8 +134,25 @@ def share_open_block(connection: Connection, dataset: int, replica: Replica) -> 
 # --- locations of blocks
 
 
+def lock_blocks(connection: Connection, blocks: Sequence[int]) -> list[int]:
+    """The blocks among these that exist. Nobody else changes their replicas, or uses their location, meanwhile.
+
+    Call it before the first look at replicas that are to change.
+    """
+    condition, value = in_list(connection, "id", blocks)
+    sql = f"SELECT id FROM blocks WHERE {condition} ORDER BY id"
+    return [row[0] for row in connection.execute(sql + lock_clause(connection, "NO KEY UPDATE"), (value,))]
+
+
+def share_locations(connection: Connection, blocks: Collection[int]) -> dict[int, int]:
+    """The location set of each of these blocks. It stays until the transaction ends, and so it is true of new work."""
+    condition, value = in_list(connection, "id", sorted(blocks))
+    sql = f"SELECT id, location_set FROM blocks WHERE {condition} ORDER BY id"
+    return dict(connection.execute(sql + lock_clause(connection, "SHARE"), (value,)).fetchall())
+
+
 def locate(connection: Connection, blocks: Sequence[int], now: float, *, forget: bool = False) -> int:
-    """Store the location of blocks from their replicas; returns how many have moved.
+    """Store the location of locked blocks from their replicas; returns how many have moved.
 
     A block without replicas is then known to be nowhere. With `forget` its location is unknown instead.
     """

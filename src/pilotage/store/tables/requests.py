@@ -83,6 +83,11 @@ class StepRow:
         """The ids of all its input data sets."""
         return () if self.input_dataset is None else (self.input_dataset, *self.further_inputs)
 
+    @property
+    def read(self) -> frozenset[int]:
+        """The ids of all data sets that its jobs read."""
+        return frozenset((*self.inputs, *self.pileup))
+
 
 @dataclass(frozen=True, slots=True)
 class RequestEventRow:

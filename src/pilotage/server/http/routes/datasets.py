@@ -31,7 +31,7 @@ from pilotage.server.http.routes.submissions import group_of
 from pilotage.server.loop_turns import in_turns
 from pilotage.server.tokens import Caller
 from pilotage.services.audit import audited
-from pilotage.services.catalogue import locations, registration, reports
+from pilotage.services.catalogue import locations, registration, removal, reports
 from pilotage.services.catalogue.locations import BLOCKS_AT_ONCE, ReplicaChange
 from pilotage.services.catalogue.registration import FILES_AT_ONCE, LUMIS_AT_ONCE, Added
 from pilotage.services.catalogue.visibility import hidden_data_warnings, unknown_storage_warnings
@@ -273,7 +273,7 @@ async def remove_dataset(body: DataSetChange, context: TheContext, caller: TheCa
             caller,
             REMOVE_DATASET,
             name,
-            lambda tx: registration.remove(tx, name, changer=caller.viewer(), now=context.clock()),
+            lambda tx: removal.remove(tx, name, changer=caller.viewer(), now=context.clock()),
         )
     )
     context.wake.locations.set()
