@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable
 from random import Random
-from typing import Any
+from typing import Any, TypeVar
 
 from pilotage.core import policy as policies
 from pilotage.core.ids import JobId, QueueId, SubmissionId
@@ -17,9 +17,13 @@ from pilotage.services.pool.state import Pool
 from pilotage.store.cluster import changes, servers
 from pilotage.store.cluster.id_allocator import Counters
 from pilotage.store.cluster.servers import ServerRow
+from pilotage.store.postgresql.dsn import DatabaseAddress
 from pilotage.store.tables import jobs, submissions
+from pilotage.store.writer.transaction import Transaction
 from pilotage.store.writer.writer import Writer
 from tests.contract.stores import Store
+
+Result = TypeVar("Result")
 
 POLICY = """
 [groups.physics]
@@ -35,6 +39,7 @@ class One:
     def __init__(self, store: Store, name: str, *, load: bool = True) -> None:
         self._load_at_start = load
         self.name, self.store = name, store
+        self.address = DatabaseAddress.parse(store.place)
         self.connection, self._counting = store.open_writer(), store.open_writer()
         self.writer = Writer(self.connection)
         self.writer.start()
@@ -48,6 +53,9 @@ class One:
             peers=peers, load=self._load_at_start,
             counters=Counters(self._counting),
         )  # fmt: skip
+
+    def do(self, request: Callable[[Transaction], Result]) -> Result:
+        return self.writer.call(request)
 
     @property
     def peers(self) -> DatabasePeers:

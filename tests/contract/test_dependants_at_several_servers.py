@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -17,13 +17,15 @@ from pilotage.services.jobs.transitions import JobTransitions
 from pilotage.services.submission.accept import PreparedSubmission, accept, identity_of
 from pilotage.services.submission.job_creation import JobCreator
 from pilotage.store.postgresql.connection import PostgresqlConnection
-from pilotage.store.tables import instance, jobs
+from pilotage.store.tables import history, instance, jobs
 from pilotage.store.tables.submissions import SubmissionRow
 from pilotage.store.writer.transaction import Transaction
 from tests.contract.one_of_several import POLICY, One
 from tests.contract.stores import postgresql_store
 from tests.deadlines import PATIENCE
+from tests.unit.services.bench import Bench
 from tests.unit.services.settling import advance
+from tests.unit.services.workqueue.race import Race
 
 pytestmark = pytest.mark.slow
 
@@ -246,3 +248,102 @@ def finish_all(a: One, b: One, parents: SubmissionRow, child: SubmissionRow) -> 
         end(a, job)
         settle(a)
     assert states(a)[child.first_job] == "Waiting"
+
+
+# --- each transaction of one server before each trip of the other's
+
+
+@pytest.fixture
+def race(pair: tuple[One, One]) -> Iterator[Race]:
+    # Of a bench, a race uses what these servers have too.
+    made = Race(*(cast(Bench, one) for one in pair))
+    yield made
+    made.end()
+
+
+def submission_of_a_child(one: One, **fields: tuple[str, ...]) -> Callable[[Transaction], SubmissionRow]:
+    description = JobDescription(executable="/bin/true", **fields)  # type: ignore[arg-type]
+    identity = identity_of(description, "alice", "physics", one.pool.policy)
+    prepared = PreparedSubmission("alice", "physics", "", description, (), [], (), identity, ())
+    return lambda tx: accept(one.pool, tx, prepared, 1.0)
+
+
+def return_of(one: One, job: int) -> Callable[[Transaction], Any]:
+    return lambda tx: act(one.pool, tx, "reschedule", [job], actor="test", reason="", now=3.0, dry_run=False)
+
+
+@pytest.mark.parametrize("archived", [False, True])
+@pytest.mark.parametrize("on_submission", [False, True])
+@pytest.mark.parametrize("returns_first", [False, True])
+def test_a_parent_that_returns_while_its_dependant_is_submitted_is_waited_for(
+    race: Race, pair: tuple[One, One], archived: bool, on_submission: bool, returns_first: bool
+) -> None:
+    a, b = pair
+    for trip in count(1):
+        parent = submit(a)
+        end(a, parent.first_job, JobState.FAILED)
+        if archived:
+            assert a.do(lambda tx: history.archive(tx.connection, 3.0, 100))
+        named = f"s:{parent.id}" if on_submission else str(parent.first_job)
+        child: list[SubmissionRow] = []
+
+        def submit_child(one: One, named: str, child: list[SubmissionRow]) -> Callable[[Transaction], None]:
+            accepted = submission_of_a_child(one, after_ok=(named,))
+            return lambda tx: child.append(accepted(tx))
+
+        def come_back(one: One, job: int) -> Callable[[Transaction], None]:
+            return lambda tx: return_of(one, job)(tx)
+
+        if returns_first:
+            reached = race.run_before_trip(
+                trip, come_back(a, parent.first_job), submit_child(b, named, child)
+            )
+        else:
+            reached = race.run_before_trip(
+                trip, submit_child(a, named, child), come_back(b, parent.first_job)
+            )
+        settle(b)
+        create_jobs(a, child[-1])
+        finish_all(a, b, parent, child[-1])
+        if not reached:
+            break
+
+
+def test_parents_that_are_marked_while_one_returns_are_waited_for(race: Race, pair: tuple[One, One]) -> None:
+    """The other parents are marked at one server; the one that comes back is not unfinished there yet."""
+    a, b = pair
+    for trip in count(1):
+        parents = submit(a, 2)
+        end(a, parents.first_job, JobState.FAILED)
+        child = submit(a, after_ok=(f"s:{parents.id}",))
+        reached = race.run_before_trip(
+            trip, lambda tx: advance(a.pool, tx, 7, 3.0), return_of(b, parents.first_job)
+        )
+        finish_all(a, b, parents, child)
+        if not reached:
+            break
+
+
+@pytest.mark.parametrize("parents_first", [False, True])
+def test_jobs_are_paired_with_jobs_that_are_just_being_created(
+    race: Race, pair: tuple[One, One], parents_first: bool
+) -> None:
+    a, b = pair
+    for trip in count(1):
+        parents = accept_only(a, 3)
+        children = accept_only(a, 3, after_each=(f"s:{parents.id}",))
+        first, second = (parents, children) if parents_first else (children, parents)
+        creators = JobCreator(first.id), JobCreator(second.id)
+        reached = race.run_before_trip(
+            trip,
+            lambda tx, creators=creators: creators[0].step(a.pool, tx),
+            lambda tx, creators=creators: creators[1].step(b.pool, tx),
+        )
+        settle(a)
+        for place in range(3):
+            assert states(a)[children.first_job + place] == "Blocked"
+            end(b, parents.first_job + place)
+            settle(b)
+            assert states(a)[children.first_job + place] == "Waiting"
+        if not reached:
+            break

@@ -72,7 +72,7 @@ def servers(tmp_path: Path) -> Iterator[Servers]:
 
 @pytest.fixture
 def race(servers: Servers) -> Iterator[Race]:
-    made = Race(servers)
+    made = Race(servers.first.bench, servers.second.bench)
     yield made
     made.end()
 

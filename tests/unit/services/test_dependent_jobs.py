@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from pilotage.core.errors import InvalidInput
+from pilotage.core.slice_pace import SlicePace
 from pilotage.services.jobs import dependants
+from pilotage.services.submission.job_creation import JobCreator
 from tests.unit.services.bench import MAX_RESCHEDULES, RETRY_DELAY, Bench, Paper
 from tests.unit.services.settling import advance, with_fan_out
 
@@ -192,6 +194,55 @@ def test_job_k_waits_for_job_k(bench: Bench) -> None:
     assert states(bench, children[place]) == ["Waiting"]
     with pytest.raises(InvalidInput, match="submission 1 has 3 jobs, and this submission has 4"):
         bench.submit(4, after_each=("s:1",))
+
+
+@pytest.mark.parametrize("archived", [False, True])
+def test_parents_that_ended_before_their_dependants_came_revive_them(bench: Bench, archived: bool) -> None:
+    """Such parents have no marks."""
+    parent, other = bench.submit(2)
+    bench.act("kill", parent)
+    assert bench.tidy(hot=-1.0 if archived else 1.0) == archived
+    children = [bench.submit(after_ok=(name,))[0] for name in ("s:1", str(parent))]
+    assert states(bench, *children) == ["Skipped", "Skipped"]
+    bench.act("reschedule", parent)
+    assert states(bench, *children) == ["Blocked", "Blocked"]
+    bench.act("hold", other)
+    pilot = bench.pilot()
+    end(bench, pilot, parent)
+    assert states(bench, *children) == ["Blocked", "Waiting"]
+    end(bench, pilot, children[1])
+    bench.act("release", other)
+    end(bench, pilot, other)
+    assert states(bench, *children) == ["Waiting", "Done"]
+
+
+def test_a_parent_that_has_ended_again_before_its_return_is_decided_on_counts(bench: Bench) -> None:
+    [parent] = bench.submit()
+    bench.act("kill", parent)
+    [child] = bench.submit(after_ok=("s:1",))
+    assert states(bench, child) == ["Skipped"]
+    bench.act("reschedule", parent)
+    pilot = bench.pilot()
+    [offer] = pilot.take()
+    pilot.finish(offer)
+    assert states(bench, child) == ["Waiting"]
+
+
+def test_job_k_waits_for_job_k_that_is_not_created_yet(bench: Bench) -> None:
+    given = bench.accept(bench.prepared(4))
+    creator = JobCreator(given.id, pace=SlicePace(1.0, None, first=2, least=2, most=2))
+    assert not bench.do(lambda tx: creator.step(bench.pool, tx))
+    children = bench.submit(4, after_each=("s:1",))
+    assert states(bench, *children) == ["Blocked"] * 4
+    bench.make(given)
+    bench.act("kill", given.first_job + 3)
+    bench.act("kill", given.first_job)
+    assert states(bench, *children) == ["Skipped", "Blocked", "Blocked", "Skipped"]
+    pilot = bench.pilot()
+    for _ in range(2):
+        [offer] = pilot.take()
+        assert pilot.finish(offer) == "accepted"
+    assert states(bench, *children) == ["Skipped", "Waiting", "Waiting", "Skipped"]
 
 
 @pytest.mark.parametrize("named", ["99", "s:99", "2", "s:2", "3"])

@@ -139,7 +139,7 @@ def _reschedule(moves: JobTransitions, job: JobRow, reason: str, _place: PilotRo
         attempts.withdraw_result(moves.tx.connection, job.id, job.finished_epoch)
     again = moves.move(job, "rescheduled", JobState.RESCHEDULED, reason)
     again = again._replace(queue=find_queue(moves, job), failures=0, own_failures=0)
-    moves.parent_changed(again)
+    moves.parent_changed(again, returned=True)
     _let_wait(moves, again, "requeued")
 
 

@@ -53,7 +53,8 @@ _MOVING = {
 def mark_parents(pool: Pool, tx: Transaction, submissions: Sequence[int]) -> int:
     """Mark the next unfinished jobs of submissions that others depend on. Returns the number of submissions.
 
-    The submissions come from `chains.unmarked`: all of their jobs exist.
+    The submissions come from `chains.unmarked`: all of their jobs exist. A job that returns after its end leaves a
+    change, and `decide_changes` marks it.
     """
     for submission in submissions:
         parent = chains.lock_parent_submission(tx.connection, submission)
@@ -99,6 +100,9 @@ def decide_changes(tx: Transaction, ids: Sequence[int]) -> int:
     decisions, decided = _Decisions(), list[int]()
     parents = sorted({change.job for change in changes.values() if change.job})
     facts = chains.facts_of_jobs(tx.connection, parents)
+    returned = [job for job, parent in facts.items() if parent.state not in FINAL]
+    if returned:
+        chains.mark_returned(tx.connection, returned)
     submissions = dict[SubmissionId, bool]()
     for id_, change in changes.items():
         complete = not change.job or _decide_on_job(tx, change, facts.get(change.job), decisions)
@@ -250,7 +254,7 @@ def _move_job(moves: JobTransitions, job: JobRow, outlook: Outlook, reason: str,
     if job.state is JobState.SKIPPED:
         queue = find_queue(moves, job)
         job = moves.block(job._replace(queue=queue), "revived")
-        moves.parent_changed(job)
+        moves.parent_changed(job, returned=True)
     if outlook is Outlook.MET:
         if not limited:
             moves.requeue(job, "unblocked")

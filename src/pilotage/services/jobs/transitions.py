@@ -269,9 +269,9 @@ class JobTransitions:
         )
         return self._now(job, state=new, last_event=event, pilot=None)
 
-    def parent_changed(self, job: JobRow) -> None:
-        """Note that the conditions on this job must be decided, if other jobs depend on it."""
-        if job.has_dependants:
+    def parent_changed(self, job: JobRow, *, returned: bool = False) -> None:
+        """Note that conditions on this job must be decided. One that has `returned` after its end may lack its mark."""
+        if job.has_dependants or returned:
             self._parents.append(chains.ParentChange(job.id, job.submission, job.state))
             self.pool.jobs.dependants_due()
 

@@ -116,26 +116,28 @@ def insert_paired_gates(
     count: int,
     place: int,
 ) -> None:
-    """Store the gates of new jobs from id `first` on: each waits for its counterpart. `place`: of the first one."""
+    """Store the gates of new jobs from id `first` on: each waits for its counterpart. `place`: of the first one.
+
+    A counterpart may not exist yet. Its creator finds the condition, since both lock the chunk.
+    """
     parent = parse_parent(description.after_each[0], EACH)
-    counterparts = chunks.jobs_at(tx.connection, SubmissionId(parent.submission), place, count)
+    submission = SubmissionId(parent.submission)
+    counterparts = chunks.jobs_at(tx.connection, submission, place, count)
     if len(counterparts) < count:
         raise InvalidInput(
             f"{parent} has fewer jobs than this submission",
             hint="send as many rows as it has jobs",
             field=EACH,
         )
-    facts = chains.facts_of_jobs(tx.connection, counterparts)
-    _insert(
-        pool,
-        tx,
-        {
-            GateKey(row.id, JobId(first + index)): [
-                _state_of_job(Dependency(RunAfter.SUCCEEDED, Parent(job, 0)), facts.get(job))
-            ]
-            for index, job in enumerate(counterparts)
-        },
-    )
+    unmade = chunks.lock_unmade(tx.connection, submission, counterparts)
+    facts = chains.facts_of_jobs(tx.connection, [job for job in counterparts if job not in unmade])
+    states = {}
+    for index, job in enumerate(counterparts):
+        dependency = Dependency(RunAfter.SUCCEEDED, Parent(job, 0))
+        undecided = _ParentState(dependency, Outlook.OPEN, "")
+        state = undecided if job in unmade else _state_of_job(dependency, facts.get(job))
+        states[GateKey(row.id, JobId(first + index))] = [state]
+    _insert(pool, tx, states)
     chains.mark_jobs(tx.connection, [job for job in counterparts if job in facts])
 
 

@@ -23,6 +23,7 @@ from pilotage.services.pool.records import SubmissionFacts
 from pilotage.services.pool.state import Pool
 from pilotage.services.submission.gates import insert_paired_gates, state_of_new_jobs
 from pilotage.services.submission.superseding import supersede
+from pilotage.store.tables import chains
 from pilotage.store.tables import chunks as chunk_rows
 from pilotage.store.tables import submissions as rows
 from pilotage.store.tables.chunks import ChunkRow
@@ -126,13 +127,15 @@ class JobCreator:
         made = chunk.made + count
         texts = self._texts(tx, chunk)[chunk.made : made]
         _insert(pool, tx, pool.jobs.submissions.get(tx, self.submission), chunk, texts or [None] * count)
+        # Jobs of another submission may have been paired with these before they existed.
+        chains.mark_created(tx.connection, chunk.first_job + chunk.made, count)
         chunk_rows.save_made(tx.connection, chunk, made)
 
     def _next(self, tx: Transaction) -> ChunkRow | None:
-        """The next incomplete chunk, or None."""
+        """The next incomplete chunk, locked; or None."""
         if self.number is None:
-            return chunk_rows.first_incomplete(tx.connection, self.submission)
-        chunk = chunk_rows.by_number(tx.connection, self.submission, self.number)
+            return chunk_rows.first_incomplete(tx.connection, self.submission, lock=True)
+        chunk = chunk_rows.by_number(tx.connection, self.submission, self.number, lock=True)
         return chunk if chunk is not None and chunk.made < chunk.count else None
 
     def _texts(self, tx: Transaction, chunk: ChunkRow) -> tuple[str, ...]:

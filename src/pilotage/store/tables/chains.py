@@ -192,6 +192,26 @@ def mark_jobs(connection: Connection, jobs: Sequence[int]) -> None:
         connection.execute(f"UPDATE jobs SET has_dependants = 1 WHERE {condition}", (value,))
 
 
+def mark_returned(connection: Connection, jobs: Sequence[int]) -> None:
+    """Mark each of these jobs that waits again after its end, if others depend on it."""
+    condition, value = in_list(connection, "id", jobs)
+    connection.execute(
+        f"UPDATE jobs SET has_dependants = 1 WHERE {condition} AND has_dependants = 0 AND final_state = ''"
+        " AND (EXISTS (SELECT 1 FROM conditions c WHERE c.parent_job = jobs.id AND c.parent_job <> 0)"
+        " OR EXISTS (SELECT 1 FROM parent_submissions p WHERE p.submission_id = jobs.submission_id))",
+        (value,),
+    )
+
+
+def mark_created(connection: Connection, first: int, count: int) -> None:
+    """Mark each of `count` new jobs from id `first` on, if others depend on it already."""
+    connection.execute(
+        "UPDATE jobs SET has_dependants = 1 WHERE id IN (SELECT c.parent_job FROM conditions c"
+        " WHERE c.parent_job <> 0 AND c.parent_job >= ? AND c.parent_job < ?)",
+        (first, first + count),
+    )
+
+
 class ParentSubmission(NamedTuple):
     """A submission that jobs depend on."""
 
@@ -243,7 +263,10 @@ def save_marked(connection: Connection, parent: ParentSubmission) -> None:
 
 
 class ParentChange(NamedTuple):
-    """A change of a job that others depend on. Job 0: only conditions on the submission must be decided."""
+    """A change of a job that others depend on, or the return of any job that had ended.
+
+    Job 0: only conditions on the submission must be decided.
+    """
 
     job: int
     submission: SubmissionId
@@ -294,16 +317,17 @@ class ParentFacts(NamedTuple):
 
 
 def facts_of_jobs(connection: Connection, jobs: Sequence[int]) -> dict[int, ParentFacts]:
-    """The facts of these jobs by id, also of archived ones. Jobs that are not archived are locked."""
-    condition, value = in_list(connection, "id", jobs)
-    sql = f"SELECT id, owner, submission_id, state, exit_code FROM jobs WHERE {condition} ORDER BY id"
-    hot = {
-        row[0]: ParentFacts(*row[1:])
-        for row in connection.execute(sql + lock_clause(connection, "UPDATE"), (value,))
-    }
-    condition, value = in_list(connection, "id", [job for job in jobs if job not in hot])
-    sql = f"SELECT id, owner, submission_id, state, exit_code FROM history WHERE {condition}"
-    return hot | {row[0]: ParentFacts(*row[1:]) for row in connection.execute(sql, (value,))}
+    """The facts of these jobs by id, also of archived ones. They stay true until the transaction ends."""
+    facts: dict[int, ParentFacts] = {}
+    # Another server may archive a job before the second look, or restore it before the third one.
+    for table, lock in (("jobs", "UPDATE"), ("history", "SHARE"), ("jobs", "UPDATE")):
+        missing = [job for job in jobs if job not in facts]
+        if missing:
+            condition, value = in_list(connection, "id", missing)
+            sql = f"SELECT id, owner, submission_id, state, exit_code FROM {table} WHERE {condition} ORDER BY id"
+            rows = connection.execute(sql + lock_clause(connection, lock), (value,))
+            facts |= {row[0]: ParentFacts(*row[1:]) for row in rows}
+    return facts
 
 
 def unfinished(connection: Connection, submission: int, after: int, most: int) -> list[int]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from pilotage.core.ids import JobId, SubmissionId
 from pilotage.store.engine import bulk_statements
-from pilotage.store.engine.connection import Connection, in_list
+from pilotage.store.engine.connection import Connection, in_list, lock_clause
 from pilotage.store.engine.rows import columns, insertion, values
 
 
@@ -44,8 +44,12 @@ def _to_chunk(row: Sequence[Any] | None) -> ChunkRow | None:
     return None if row is None else ChunkRow(*row)
 
 
-def by_number(connection: Connection, submission: SubmissionId, number: int) -> ChunkRow | None:
+def by_number(
+    connection: Connection, submission: SubmissionId, number: int, *, lock: bool = False
+) -> ChunkRow | None:
+    """`lock`: no other server creates jobs of the chunk until the transaction ends."""
     sql = f"SELECT {_COLUMNS} FROM submission_chunks WHERE submission_id = ? AND number = ?"
+    sql += lock_clause(connection, "UPDATE") if lock else ""
     return _to_chunk(connection.execute(sql, (submission, number)).fetchone())
 
 
@@ -64,12 +68,15 @@ def page(connection: Connection, submission: SubmissionId, begin: int, limit: in
     return [ChunkRow(*row) for row in connection.execute(sql, (submission, begin, limit))]
 
 
-def first_incomplete(connection: Connection, submission: SubmissionId) -> ChunkRow | None:
-    """The first chunk with jobs that are not created yet."""
+def first_incomplete(
+    connection: Connection, submission: SubmissionId, *, lock: bool = False
+) -> ChunkRow | None:
+    """The first chunk with jobs that are not created yet; `lock` as in `by_number`."""
     sql = (
         f"SELECT {_COLUMNS} FROM submission_chunks WHERE submission_id = ? AND made < count"
         " ORDER BY number LIMIT 1"
     )
+    sql += lock_clause(connection, "UPDATE") if lock else ""
     return _to_chunk(connection.execute(sql, (submission,)).fetchone())
 
 
@@ -105,6 +112,17 @@ def jobs_at(connection: Connection, submission: SubmissionId, begin: int, most: 
         ids += range(first + skipped, first + min(count, skipped + most - len(ids)))
         before += count
     return ids
+
+
+def lock_unmade(connection: Connection, submission: SubmissionId, jobs: Sequence[int]) -> set[int]:
+    """The jobs of a submission, among `jobs`, that are not created before the transaction ends."""
+    sql = (
+        "SELECT first_job + made, first_job + count FROM submission_chunks WHERE submission_id = ? AND made < count"
+        " AND first_job + made <= ? AND first_job + count > ? ORDER BY number"
+    )
+    sql += lock_clause(connection, "SHARE")
+    rows = connection.execute(sql, (submission, max(jobs), min(jobs))).fetchall()
+    return {job for job in jobs for first, end in rows if first <= job < end}
 
 
 _FILES = bulk_statements.insert("chunk_files", ("submission_id", "number", "digest"))

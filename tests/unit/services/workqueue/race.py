@@ -33,8 +33,8 @@ class Servers(NamedTuple):
 class Race:
     """The first server keeps its transaction open until the second one waits for a lock, or has an answer."""
 
-    def __init__(self, servers: Servers) -> None:
-        self.first, self.second = servers.first.bench, servers.second.bench
+    def __init__(self, first: Bench, second: Bench) -> None:
+        self.first, self.second = first, second
         self._threads = ThreadPoolExecutor(2)
         self._is_paused, self._may_go_on = Event(), Event()
 
