@@ -137,6 +137,24 @@ def test_a_forced_request_releases_merges_only(bench: Bench, of_requests: Reques
     assert of_requests.release() == 2
 
 
+def test_merges_of_a_forced_request_move_to_the_sites_of_its_new_list(
+    bench: Bench, of_requests: RequestBench
+) -> None:
+    request = of_requests.request(
+        types=("Processing", "Merge"), state=RequestState.RUNNING_CLOSED, sites=("here",)
+    )
+    of_requests.element(request, 1)
+    of_requests.element(request, 2, step=1)
+    end(bench, request, RequestState.FORCE_COMPLETE)
+    assert of_requests.release() == 2
+    for _ in range(2):
+        # The second time, the first end of its other work is carried out.
+        change(bench, request, sites=("there",))
+        propagate(of_requests)
+        assert not bench.pilot().take()
+    assert run_all(bench.pilot("far"), 9) == 2
+
+
 def test_a_priority_reaches_waiting_and_running_jobs(bench: Bench, of_requests: RequestBench) -> None:
     request = of_requests.request(priority=1)
     of_requests.element(request, 5)

@@ -106,9 +106,10 @@ _BEFORE_FORCE_COMPLETE: Final = frozenset(
     }
 )
 EDITABLE: Final = {
-    "priority": _BEFORE_FORCE_COMPLETE,
-    "sites": _BEFORE_FORCE_COMPLETE,
-    "team": _BEFORE_FORCE_COMPLETE,
+    # A forced request still merges its outputs: it may need another site or team for that.
+    "priority": _BEFORE_FORCE_COMPLETE | {R.FORCE_COMPLETE},
+    "sites": _BEFORE_FORCE_COMPLETE | {R.FORCE_COMPLETE},
+    "team": _BEFORE_FORCE_COMPLETE | {R.FORCE_COMPLETE},
     "pause": _BEFORE_FORCE_COMPLETE,
     "splitting and resources": frozenset({R.NEW, R.ASSIGNMENT_APPROVED, R.FAILED}),
 }

@@ -253,11 +253,23 @@ def _changes_of_place(site: str, facts: SiteFacts[Group]) -> Iterator[ChangedFac
         effort = Effort.CHANGE_POLICY if in_policy else Effort.ENABLE_SITE
         yield ChangedFacts(effort, opening(site, in_policy=in_policy), replace(facts, states=states))
     if rules.listed is not None and site not in rules.listed:
-        listed = replace(facts, rules=replace(rules, listed=rules.listed | {site}))
-        yield ChangedFacts(Effort.CHANGE_REQUEST, f"add site {site} to the request's list", listed)
+        sites = rules.listed | {site}
+        text = f"add site {site} to the request's list: {_SET_SITES} --sites {_names(sites)}"
+        listed = replace(facts, rules=replace(rules, listed=sites))
+        yield ChangedFacts(Effort.CHANGE_REQUEST, text, listed)
     if site in rules.banned:
-        allowed = replace(facts, rules=replace(rules, banned=rules.banned - {site}))
-        yield ChangedFacts(Effort.CHANGE_REQUEST, f"take site {site} off the request's banned sites", allowed)
+        sites = rules.banned - {site}
+        text = f"take site {site} off the request's banned sites: {_SET_SITES} --banned-sites {_names(sites)}"
+        allowed = replace(facts, rules=replace(rules, banned=sites))
+        yield ChangedFacts(Effort.CHANGE_REQUEST, text, allowed)
+
+
+_SET_SITES = "pilotage request sites REQUEST"
+
+
+def _names(sites: frozenset[str]) -> str:
+    """The sites as a value of an option."""
+    return ",".join(sorted(sites)) or "''"
 
 
 def opening(site: str, *, in_policy: bool) -> str:

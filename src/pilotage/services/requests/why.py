@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from pilotage.core.plurals import plural
 from pilotage.core.requests.states import EDITABLE, REQUEST_STATES, RequestState
 from pilotage.core.workqueue.pull import SiteRoom
-from pilotage.core.workqueue.roll_up import WORKING
+from pilotage.core.workqueue.roll_up import WORKING, is_working
 from pilotage.core.workqueue.states import ElementState
 from pilotage.core.workqueue.thresholds import slots_of_sites
 from pilotage.core.workqueue.why import AgentFacts, PullFacts, WaitingGroup, unblocks, verdicts
@@ -30,9 +30,6 @@ from pilotage.store.tables.agents import AgentRow
 from pilotage.store.tables.queued_requests import QueuedRequest
 from pilotage.store.tables.request_waits import ElementFacts
 from pilotage.wire.request_why import RequestWhy, RequestWhyChange, SiteCondition
-
-QUEUED = frozenset({RequestState.ACQUIRED, RequestState.RUNNING_OPEN, RequestState.RUNNING_CLOSED})
-"""States in which elements are pulled."""
 
 _BEFORE_THE_QUEUE: Mapping[RequestState, tuple[str, str]] = {
     RequestState.NEW: ("it is not approved", "`pilotage request approve {id}` (production managers)"),
@@ -77,8 +74,8 @@ def why_request(
         reason = "" if row is None else row.reason
         answer.summary = f"it is {state}: {reason or REQUEST_STATES.rows[state].meaning}"
         _name_waiting_outputs(connection, answer)
-    elif answer.elements.get(ElementState.AVAILABLE) and state in QUEUED:
-        _explain_elements(work_queue, connection, request, answer, now)
+    elif groups := _groups(work_queue, connection, request, answer, now):
+        _explain_elements(work_queue, connection, request, answer, groups, now)
         if answer.jobs.get("made"):
             explain_made_jobs(work_queue, connection, request, answer, now)
     else:
@@ -118,8 +115,8 @@ def why_element(
     state = ElementState(element.state)
     if request.paused and state in (ElementState.AVAILABLE, ElementState.RUNNING):
         answer.summary, answer.advice = PAUSED, f"`pilotage request resume {request.id}`"
-    elif state is ElementState.AVAILABLE and RequestState(request.state) in QUEUED:
-        _explain_elements(work_queue, connection, request, answer, now, element)
+    elif groups := _groups(work_queue, connection, request, answer, now, element):
+        _explain_elements(work_queue, connection, request, answer, groups, now)
     elif state in (ElementState.NEGOTIATING, ElementState.ACQUIRED):
         agent = None if element.agent_id is None else agents.by_id(connection, element.agent_id)
         holder = "an agent" if agent is None else f"agent {agent.name} ({agent.status(now)})"
@@ -166,10 +163,13 @@ def _groups(
     work_queue: WorkQueue,
     connection: Connection,
     request: QueuedRequest,
+    answer: RequestWhy,
     now: float,
     element: ElementFacts | None = None,
 ) -> list[WaitingGroup]:
-    """The available elements of a request, or one of them, by their locations."""
+    """The available elements of a request, or one of them, by their locations; only such that agents may pull."""
+    if not answer.elements.get(ElementState.AVAILABLE):
+        return []
     steps = {step.position: step for step in queued_requests.steps_of(connection, [request.id])}
     counted = request_waits.waiting_elements(connection, request.id)
     if element is not None:
@@ -181,6 +181,7 @@ def _groups(
             work_queue.locations(connection, steps[row.step], row.location_set, now),
         )
         for row in counted
+        if is_working(request.state, steps[row.step].type)
     ]
 
 
@@ -195,11 +196,10 @@ def _explain_elements(
     connection: Connection,
     request: QueuedRequest,
     answer: RequestWhy,
+    groups: Sequence[WaitingGroup],
     now: float,
-    element: ElementFacts | None = None,
 ) -> None:
     """Tell the verdicts of the sites about available elements, and the changes that help."""
-    groups = _groups(work_queue, connection, request, now, element)
     facts = pull_facts(work_queue, connection, request, now)
     total = sum(group.number for group in groups)
     open_ = sum(group.number for group in groups if facts.is_open(group))

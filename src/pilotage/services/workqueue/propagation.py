@@ -15,7 +15,7 @@ from pilotage.core.ids import JobId
 from pilotage.core.jobs.states import JobState
 from pilotage.core.requests.states import RequestState
 from pilotage.core.workqueue.release import usable_sites
-from pilotage.core.workqueue.roll_up import ENDED, GO_ON_WHEN_FORCED, WORKING, state_when_canceled
+from pilotage.core.workqueue.roll_up import ENDED, GO_ON_WHEN_FORCED, is_working, state_when_canceled
 from pilotage.core.workqueue.states import ELEMENT_STATES, ElementJobState, ElementState
 from pilotage.services.jobs.actions import act
 from pilotage.services.jobs.relocation import Place, relocate
@@ -113,12 +113,19 @@ def _steps(tx: Transaction, row: RequestRow) -> Sequence[_PropagationStep]:
             _CancelJobs(early, "cooloff"),
             _KillJobs(early),
             *(_FinishCancel(step) for step in early),
+            *_relocations(tx, row),
         ]
     if row.state in REJECTED:
         steps = [step.position for step in requests.steps_of(tx.connection, row.id)]
         cancelling.close_steps(tx.connection, row.id, steps)
         return [_EndElements(step, E.AVAILABLE, E.CANCELED) for step in steps]
-    return [_Relocate()] if row.state in WORKING else []
+    return _relocations(tx, row)
+
+
+def _relocations(tx: Transaction, row: RequestRow) -> list[_PropagationStep]:
+    steps = requests.steps_of(tx.connection, row.id)
+    positions = [step.position for step in steps if is_working(row.state, step.type)]
+    return [_Relocate(positions)] if positions else []
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,10 +216,11 @@ class _FinishCancel(_PropagationStep):
 class _Relocate(_PropagationStep):
     """Lets pool jobs wait for the sites, and with the priority, that the request has now."""
 
+    steps: Sequence[int]
+
     def slice(self, run: Propagation, tx: Transaction, row: RequestRow, now: float, most: int) -> int | None:
         work_queue, pool = run.work_queue, run.work_queue.pool
-        positions = [step.position for step in requests.steps_of(tx.connection, row.id)]
-        page = cancelling.jobs_in(tx.connection, row.id, positions, "released", run.after, most)
+        page = cancelling.jobs_in(tx.connection, row.id, self.steps, "released", run.after, most)
         user_priority = pool.policy.requests.user_priority(row.priority)
         for sites, group in _by_sites(work_queue, tx, row.id, page, now).items():
             ids = [JobId(job.job) for job in group if job.job is not None]

@@ -71,9 +71,9 @@ def test_a_fact_is_changed_only_where_its_state_allows_it() -> None:
     check_editable("team", RequestState.ASSIGNMENT_APPROVED)
     for fact, states in EDITABLE.items():
         without_work = {RequestState.FAILED} if fact == "splitting and resources" else set()
-        assert states <= {*UNFINISHED, *without_work} - {RequestState.FORCE_COMPLETE, RequestState.ABORTED}, (
-            fact
-        )
+        assert states <= {*UNFINISHED, *without_work} - {RequestState.ABORTED}, fact
+        still_merges = fact in ("priority", "sites", "team")
+        assert (RequestState.FORCE_COMPLETE in states) == still_merges
     with pytest.raises(Conflict, match="team of a request in state completed") as refused:
         check_editable("team", RequestState.COMPLETED)
     assert refused.value.hint.startswith("it can be in: new, assignment-approved, assigned")

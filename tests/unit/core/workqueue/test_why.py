@@ -106,7 +106,7 @@ def test_the_lists_of_the_request() -> None:
     changes = told(elsewhere)
     assert changes == {"a replica of the input at site B": 3}
     listed = replace(FACTS, rules=SiteRules(listed=frozenset({"B"})))
-    assert told(listed)["add site A to the request's list"] == 3
+    assert told(listed)["add site A to the request's list: pilotage request sites REQUEST --sites A,B"] == 3
 
 
 def test_changes_with_the_same_effect_are_ordered_by_effort() -> None:
