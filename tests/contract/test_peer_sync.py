@@ -10,7 +10,6 @@ from random import Random
 from time import time
 from typing import Any
 
-import msgspec
 import psycopg
 import pytest
 
@@ -29,7 +28,6 @@ from pilotage.services.pilots.exchange import token_hash
 from pilotage.services.pilots.lifecycle import PilotEnd, end_silent_pilot
 from pilotage.services.policy import apply, bans, site_states
 from pilotage.services.pool import shared_limits
-from pilotage.services.pool.peers import PeerUpdate
 from pilotage.services.pool.state import Pool
 from pilotage.services.tokens import changes as tokens
 from pilotage.store.cluster import changes
@@ -106,12 +104,11 @@ def test_changes_of_rules_wait_for_no_transaction_of_another_database(
         assert "carol" in b.pool.policy.users
         assert b.waiting(queue) == {1: 5, 2: 5}
         found = changes.read(b.store.readers.connection(), b.peers.position, "b")
-        assert len(found.early) == 3
+        assert found.rules == b.peers.rules
         assert not sync.has_news(b.peers, found)
     b.follow()
     b.follow()
     assert b.waiting(queue) == {1: 12, 2: 5}
-    assert b.peers.early == set()
     assert b.recount() == 0
 
 
@@ -132,11 +129,6 @@ def test_an_offer_waits_for_no_job_that_another_server_changes(pools: tuple[One,
     assert a.writer.call(both) == {1}
     held = a.writer.call(lambda tx: jobs.by_ids(tx.connection, range(1, 6), for_update=False))
     assert {job: row.pilot for job, row in held.items()} == {1: 2, 2: 1, 3: 2, 4: 1, 5: 1}
-
-
-def test_keys_of_rules_are_keys_of_updates() -> None:
-    named = {field.encode_name: field.default for field in msgspec.structs.fields(PeerUpdate)}
-    assert named.keys() >= set(changes.RULES)
 
 
 def test_old_memory_ends_no_ban_and_opens_no_site(pools: tuple[One, One, QueueId]) -> None:

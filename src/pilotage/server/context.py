@@ -33,12 +33,14 @@ from pilotage.server.submission_gate import SubmissionGate
 from pilotage.server.submit_pools import SubmitPools
 from pilotage.server.tokens import Caller, Issuer
 from pilotage.server.web_sessions import SignInLimit, WebSessions
+from pilotage.services.peers.sync import follow_rules
 from pilotage.services.pool.state import Pool
 from pilotage.services.shares.corrections import UseBook
 from pilotage.services.workqueue.state import WorkQueue
+from pilotage.store.cluster.changes import rules
 from pilotage.store.engine.connection import Connection, Readers
 from pilotage.store.tables.work_queue_depth import WorkQueueDepth
-from pilotage.store.writer.transaction import Handler
+from pilotage.store.writer.transaction import Handler, Transaction
 from pilotage.store.writer.writer import Writer
 from pilotage.telemetry.collector import Collector
 from pilotage.telemetry.tracer import Tracer
@@ -159,6 +161,20 @@ class Context:
         if self.writer.in_loop:
             return query(self.readers.connection())
         return await asyncio.to_thread(lambda: query(self.readers.connection()))
+
+    async def follow_rules(self) -> None:
+        """Apply all changes of users, tokens, sites and the policy that any server had committed before this call."""
+        peers = self.pool.peers
+        if peers.shared and await self.quick_read(rules) != peers.rules:
+            await self.apply_of_peers(lambda tx: follow_rules(self.pool, tx))
+
+    async def apply_of_peers(self, apply: Callable[[Transaction], None]) -> None:
+        """Run a request of the writer that may apply the policy of another server; wake the duties that follow it."""
+        version = self.pool.server.policy_version
+        await self.writer.acall(apply)
+        if self.pool.server.policy_version != version:
+            self.wake.shares.set()
+            self.wake.local_ces.set()
 
 
 def proxy_of(context: Context, ce: str) -> str:

@@ -110,11 +110,7 @@ class PeersDuty(Duty):
         if not batch.registered:
             raise ServerEvicted("the other servers have evicted this server", hint="start it again")
         if sync.has_news(peers, batch):
-            version = context.pool.server.policy_version
-            await context.writer.acall(lambda tx: sync.apply_changes(context.pool, tx, batch))
-            if context.pool.server.policy_version != version:
-                context.wake.shares.set()
-                context.wake.local_ces.set()
+            await context.apply_of_peers(lambda tx: sync.apply_changes(context.pool, tx, batch))
         else:
             # There is nothing to apply: no request to the writer is needed.
             self._read_to = batch.position

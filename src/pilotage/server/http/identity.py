@@ -53,6 +53,8 @@ async def _identify_sender(context: Context, path: str, token: str, asked_group:
     if not path.startswith(PILOT_PREFIX):
         if not token:
             raise NotAuthenticated("no token was given", hint="Authorization: Bearer TOKEN")
+        # Another server may have answered this caller's last request.
+        await context.follow_rules()
         if is_foreign(context.pool.policy, token):
             return await _identify_foreign(context, token, asked_group)
         caller = context.tokens.issuer.read(token, context.pool.policy, context.clock())

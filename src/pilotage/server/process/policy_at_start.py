@@ -69,4 +69,4 @@ def announce_policy(pool: Pool, tx: Transaction, start: PolicyAtStart, *, by: st
     if start.replaced is None:
         return
     record_change(pool.ids, tx, start.replaced, start.version, by=by, reason=REASON, now=now)
-    pool.peers.publish(tx, PeerUpdate(policy=start.version))
+    pool.peers.publish(tx, PeerUpdate(rules=True))

@@ -78,6 +78,7 @@ class WebSite:
             visit = Visit(self, request, {})
             try:
                 visit.form = await read_form(request)
+                await self.context.follow_rules()
                 if not address.open:
                     visit.sign_in()
                     await tokens.session_file.write_uses(tokens.sessions, self.context.clock())

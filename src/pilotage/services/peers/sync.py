@@ -45,10 +45,7 @@ def apply_changes(pool: Pool, tx: Transaction, batch: ChangeBatch) -> None:
     if batch.pruned:
         peers.position = batch.position
         reload_all(pool, tx)
-        _apply_policy(pool, tx)
-        _apply_tokens(pool.server, tx)
-        read_bans(pool, tx)
-        read_site_states(pool, tx)
+        follow_rules(pool, tx)
         read_ce_information(pool.ces, tx)
         return
     for change in batch.changes:
@@ -58,18 +55,14 @@ def apply_changes(pool: Pool, tx: Transaction, batch: ChangeBatch) -> None:
             peers.position = change.xid + (change is batch.changes[-1])
     peers.position = max(peers.position, batch.position)
     peers.seen = {queue: seen for queue, seen in peers.seen.items() if seen.xmax > peers.position}
-    for change in batch.early:
-        if change.xid not in peers.early:
-            _apply_rules(pool, tx, read_update(change.payload))
-            peers.early.add(change.xid)
-    peers.early = {xid for xid in peers.early if xid >= peers.position}
+    if batch.rules != peers.rules:
+        follow_rules(pool, tx)
     _count_uncertain(pool, tx)
 
 
 def has_news(peers: DatabasePeers, batch: ChangeBatch) -> bool:
     """Whether `apply_changes` has anything to do."""
-    unknown = any(change.xid not in peers.early for change in batch.early)
-    return bool(batch.changes or batch.pruned or peers.uncertain or unknown)
+    return bool(batch.changes or batch.pruned or peers.uncertain) or batch.rules != peers.rules
 
 
 def _apply(pool: Pool, tx: Transaction, change: ChangeRow) -> None:
@@ -83,23 +76,23 @@ def _apply(pool: Pool, tx: Transaction, change: ChangeRow) -> None:
         pool.pilots.watch.shift(update.moved)
     if update.pilots:
         _forget_pilots(pool, tx, update.pilots)
-    _apply_rules(pool, tx, update)
     if update.information:
         read_ce_information(pool.ces, tx, update.information)
     if update.corrected:
         read_corrections(pool, tx)
 
 
-def _apply_rules(pool: Pool, tx: Transaction, update: PeerUpdate) -> None:
-    """Read again which users, tokens and sites are allowed. To do so twice, or early, does no harm."""
-    if update.policy > pool.server.policy_version:
+def follow_rules(pool: Pool, tx: Transaction) -> None:
+    """Read again which users, tokens and sites the store allows, if any server has changed that."""
+    peers = database_peers(pool.peers)
+    # A change that is committed after this look is read at once, and then once more.
+    rules = changes.rules(tx.connection)
+    if rules != peers.rules:
         _apply_policy(pool, tx)
-    if update.bans:
         read_bans(pool, tx)
-    if update.sites:
         read_site_states(pool, tx)
-    if update.tokens:
         _apply_tokens(pool.server, tx)
+        peers.rules = rules
 
 
 def _forget_pilots(pool: Pool, tx: Transaction, ids: Sequence[PilotId]) -> None:

@@ -47,7 +47,7 @@ def apply_policy(
     record_change(pool.ids, tx, old, version, by=by, reason=reason, now=now)
     pool.offers.limits.invalidate_counts(tx, policy)
     apply_in_memory(pool, tx, policy, version)
-    pool.peers.publish(tx, PeerUpdate(policy=version))
+    pool.peers.publish(tx, PeerUpdate(rules=True))
     return version
 
 

@@ -88,7 +88,7 @@ def _ended(pool: Pool, tx: Transaction, row: BanRow, *, by: str, reason: str, no
 
 def _publish(pool: Pool, tx: Transaction) -> None:
     read_bans(pool, tx)
-    pool.peers.publish(tx, PeerUpdate(bans=True))
+    pool.peers.publish(tx, PeerUpdate(rules=True))
 
 
 def _find(offers: OfferState, owner: str, site: str) -> BanRow:

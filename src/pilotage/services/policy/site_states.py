@@ -97,4 +97,4 @@ def _record(pool: Pool, tx: Transaction, row: SiteStateRow) -> None:
         new=str(row.state),
     )
     read_site_states(pool, tx)
-    pool.peers.publish(tx, PeerUpdate(sites=True))
+    pool.peers.publish(tx, PeerUpdate(rules=True))

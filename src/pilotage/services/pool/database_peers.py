@@ -30,8 +30,8 @@ class DatabasePeers:
     server: str
     position: int = 0
     """The first transaction whose changes may not have been applied."""
-    early: set[int] = field(default_factory=set)
-    """Transactions from `position` on whose changes of rules have been applied."""
+    rules: int = -1
+    """The number of changes of rules that have been applied."""
     counted: TransactionSnapshot | None = None
     """The snapshot in which the whole index was counted."""
     seen: dict[QueueId, TransactionSnapshot] = field(default_factory=dict)
@@ -67,6 +67,8 @@ class DatabasePeers:
         update.gone, update.back = delta.gone, delta.back
         self._clear_delta()
         if update != PeerUpdate():
+            if update.rules:
+                changes.count_rules(tx.connection)
             text = msgspec.json.encode(update).decode()
             changes.write(tx.connection, self.server, text, hint=self.should_notify())
 

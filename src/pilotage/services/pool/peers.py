@@ -27,18 +27,12 @@ class PeerUpdate(msgspec.Struct, omit_defaults=True):
     """The lists `gone` and `back` of an `IndexDelta`."""
     queues: list[QueueId] = []
     """Queues that have been deleted."""
-    policy: int = 0
-    """The version of a new policy in force."""
+    rules: bool = False
+    """Whether users, tokens, bans, states of sites or the policy have changed. The others follow the count of rules."""
     corrected: bool = False
     """Whether new share corrections have been stored."""
     followed: dict[JobId, float] = {}
     """Jobs with output that a user watches, and until when."""
-    tokens: bool = False
-    """Whether tokens were revoked, or their key rotated."""
-    bans: bool = False
-    """Whether users have been banned, or bans have ended."""
-    sites: bool = False
-    """Whether states of sites have changed."""
     information: dict[str, bool] = {}
     """CEs with new answers of their batch systems, each with whether its host classes have changed."""
     moved: float = 0.0
@@ -49,12 +43,9 @@ class PeerUpdate(msgspec.Struct, omit_defaults=True):
     def add(self, later: PeerUpdate) -> None:
         """Merge an update that was made later in the same transaction."""
         self.queues = [*self.queues, *later.queues]
-        self.policy = later.policy or self.policy
+        self.rules = later.rules or self.rules
         self.corrected = later.corrected or self.corrected
         self.followed = {**self.followed, **later.followed}
-        self.tokens = later.tokens or self.tokens
-        self.bans = later.bans or self.bans
-        self.sites = later.sites or self.sites
         self.information = {
             ce: self.information.get(ce, False) or later.information.get(ce, False)
             for ce in (*self.information, *later.information)
@@ -78,6 +69,8 @@ class Peers(Protocol):
     """The name of this server; "" if it is the only one."""
     shared: bool
     """Whether other servers may change the same store."""
+    rules: int
+    """The number of changes of rules that this server has applied."""
     delta: IndexDelta | None
     """The index appends its changes here for the other servers. None: there are no other servers."""
 
@@ -117,6 +110,7 @@ class NoPeers:
 
     server: str = ""
     shared: bool = False
+    rules: int = 0
     delta: IndexDelta | None = None
 
     def publish(self, tx: Transaction, update: PeerUpdate | None = None) -> None:

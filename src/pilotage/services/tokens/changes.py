@@ -94,4 +94,4 @@ def _record(ids: IdAllocators, tx: Transaction, now: float, kind: str, by: str, 
 
 def _publish(pool: Pool, tx: Transaction, now: float) -> None:
     tx.set(pool.server, "token_state", read_token_state(tx.connection, now))
-    pool.peers.publish(tx, PeerUpdate(tokens=True))
+    pool.peers.publish(tx, PeerUpdate(rules=True))

@@ -17,6 +17,9 @@ from pilotage.store.engine.rows import columns
 PRUNED_COUNTER = "changes pruned"
 """The counter with the last transaction whose rows are deleted."""
 
+RULES_COUNTER = "rules"
+"""The counter that each change of users, tokens, sites and the policy raises."""
+
 CHANNEL = "pilotage_changes"
 """The channel of NOTIFY. Channels are separate for each database."""
 
@@ -46,8 +49,8 @@ class ChangeBatch:
     changes: tuple[ChangeRow, ...]
     more: bool = False
     """Further rows exist that cannot be read before an open transaction ends."""
-    early: tuple[ChangeRow, ...] = ()
-    """Further rows that change `RULES`. Later reads return each of them again, at last among the changes."""
+    rules: int = 0
+    """The number of changes of rules that are committed. No open transaction holds it up."""
 
 
 _WRITE = (
@@ -77,35 +80,41 @@ def oldest_open_transaction(connection: Connection) -> int:
     )
 
 
+_RULES = "coalesce((SELECT last FROM counters WHERE name = ?), 0)"
+
+
+def rules(connection: Connection) -> int:
+    """The number of committed changes of users, tokens, sites and the policy, by all servers."""
+    return int(connection.execute(f"SELECT {_RULES}", (RULES_COUNTER,)).fetchone()[0])
+
+
+def count_rules(connection: Connection) -> None:
+    """Count a change of rules. The next one waits for this transaction, so it has to end soon."""
+    sql = "INSERT INTO counters (name, last) VALUES (?, 1) ON CONFLICT (name) DO UPDATE SET last = counters.last + 1"
+    connection.execute_later(sql, (RULES_COUNTER,))
+
+
 _READ = (
     "WITH now AS MATERIALIZED (SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint AS upto,"
     " EXISTS (SELECT 1 FROM servers WHERE name = ?) AS registered,"
-    " coalesce((SELECT last FROM counters WHERE name = ?), 0) AS pruned, EXISTS (SELECT 1 FROM changes"
+    f" {_RULES} AS rules, coalesce((SELECT last FROM counters WHERE name = ?), 0) AS pruned,"
+    " EXISTS (SELECT 1 FROM changes"
     " WHERE server <> ? AND xid >= pg_snapshot_xmin(pg_current_snapshot())::text::bigint) AS more)"
-    " SELECT now.upto, now.registered, now.pruned, now.more, c.xid, c.server, c.payload FROM now LEFT JOIN"
+    " SELECT now.upto, now.registered, now.rules, now.pruned, now.more, c.xid, c.server, c.payload FROM now LEFT JOIN"
     " (SELECT id, xid, server, payload FROM changes WHERE xid >= ? AND xid < (SELECT upto FROM now) AND server <> ?"
     " ORDER BY xid, id LIMIT ?) c ON true ORDER BY c.xid, c.id"
-)
-
-
-RULES = ("tokens", "bans", "sites", "policy")
-"""Keys of a payload after which less may be allowed than before. They are also keys of `PeerUpdate`."""
-
-_READ_EARLY = (
-    f"SELECT {_CHANGE} FROM changes WHERE xid >= ? AND server <> ?"
-    f" AND ({' OR '.join(['payload LIKE ?'] * len(RULES))}) ORDER BY xid, id"
 )
 
 
 def read(connection: Connection, since: int, me: str, most: int = MAX_ROWS) -> ChangeBatch:
     """The rows of others from transaction `since` on, as far as all transactions before them have ended.
 
-    Any transaction of the database server holds rows up, also one in another database. Changes of `RULES` must not wait
-    for it, so they are returned early too.
+    Any transaction of the database server holds rows up, also one in another database. Changes of rules must not wait
+    for it: they are counted.
     """
-    rows = connection.execute(_READ, (me, PRUNED_COUNTER, me, since, me, most)).fetchall()
-    upto, registered, pruned, more = rows[0][:4]
-    changes = tuple(ChangeRow(*row[4:]) for row in rows if row[4] is not None)
+    rows = connection.execute(_READ, (me, RULES_COUNTER, PRUNED_COUNTER, me, since, me, most)).fetchall()
+    upto, registered, ruled, pruned, more = rows[0][:5]
+    changes = tuple(ChangeRow(*row[5:]) for row in rows if row[5] is not None)
     if len(changes) == most:
         # Return whole transactions only: a transaction may have several rows.
         last = changes[-1].xid
@@ -113,12 +122,7 @@ def read(connection: Connection, since: int, me: str, most: int = MAX_ROWS) -> C
             return read(connection, since, me, most * 2)
         changes, upto = tuple(change for change in changes if change.xid < last), last
         more = True
-    early: tuple[ChangeRow, ...] = ()
-    if more:
-        patterns = [f'%"{key}"%' for key in RULES]
-        unordered = connection.execute(_READ_EARLY, (max(since, upto), me, *patterns))
-        early = tuple(ChangeRow(*row) for row in unordered)
-    return ChangeBatch(bool(registered), pruned >= since, max(since, upto), changes, bool(more), early)
+    return ChangeBatch(bool(registered), pruned >= since, max(since, upto), changes, bool(more), ruled)
 
 
 def read_all_since(connection: Connection, position: int, me: str) -> list[ChangeRow]:
