@@ -440,6 +440,26 @@ def test_a_pilot_is_watched_by_the_server_that_it_speaks_to(pools: tuple[One, On
     assert (silent(a, 900.0), silent(b, 900.0)) == ([pilot], [])
 
 
+def test_a_pilot_that_turns_to_another_server_is_not_stalled(pools: tuple[One, One, QueueId]) -> None:
+    a, b, _ = pools
+    pilot = new_pilot(a, "moving")
+    token = call_home(a, "moving", 10.0)
+    assert silent(a, 500.0) == [pilot]
+
+    def stalled_by_a() -> int:
+        return a.writer.call(lambda tx: leases.note_stalled(a.pool, tx, 500.0, [pilot]))
+
+    def heard_by_b(tx: Transaction) -> int:
+        exchange(b.pool, tx, token, ExchangeRequest(incarnation=1), 500.0)
+        # The message is not committed yet.
+        return stalled_by_a()
+
+    assert b.writer.call(heard_by_b) == 0
+    assert stalled_by_a() == 0
+    assert pilot not in a.pool.pilots.stalled
+    assert silent(a, 500.0) == []
+
+
 def test_a_pilot_that_another_server_ended_is_forgotten(pools: tuple[One, One, QueueId]) -> None:
     a, b, _ = pools
     pilot = new_pilot(a, "ended")

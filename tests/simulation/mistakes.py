@@ -216,7 +216,7 @@ MISTAKES_OF_SEVERAL: Final[Mapping[str, tuple[Change, ...]]] = {
         (DutyLeases, "holds", lambda self, name: True),
     ),
     "the fence of duties is dropped": ((duty_leases, "_fenced", lambda request, name, epoch: request),),
-    "silent servers are not given up": ((peers, "evict_silent", lambda pool, tx, now: []),),
+    "silent servers are not given up": ((peers, "evict_silent", lambda pool, tx: []),),
     "servers hear nothing of each other": ((sync, "apply_changes", _nothing),),
     "a server that was given up goes on": ((PostgresqlConnection, "bind_to_server", _nothing),),
 }

@@ -24,7 +24,7 @@ from pilotage.server.process.home import Home
 from pilotage.server.process.policy_at_start import announce_policy, read_policy
 from pilotage.server.process.schedule import DUTIES, DutySchedule
 from pilotage.server.recording.redaction import SeededSecrets
-from pilotage.services.peers.membership import evict_server, join
+from pilotage.services.peers.membership import join, leave
 from pilotage.services.pool.index_loading import open_pool
 from pilotage.services.pool.state import Pool
 from pilotage.services.pool.token_state import read_token_state
@@ -137,7 +137,7 @@ class SharedServer(TwinServer):
         await schedule.close()
         if context.stop.error is not None:
             raise context.stop.error
-        await self._writer.acall(lambda tx: evict_server(tx, self.name, self._clock()))
+        await self._writer.acall(lambda tx: leave(tx, self.name))
 
     def abandon(self) -> None:
         # The database hears at once of the end of the sessions, so that no lock of a dead server is left.

@@ -213,13 +213,12 @@ def after_failure(failure: str, failures: int, *, most: int, own_retries: int) -
     return RetryDecision.AGAIN if failures <= allowed else RetryDecision.GIVE_UP
 
 
-def outage_credit(last_alive: float, now: float, *, longest_gap: float, renewal: float) -> float:
+def outage_credit(last_alive: float, now: float, *, longest_gap: float) -> float:
     """Seconds by which all leases move when the giver was away, or its clock stepped; 0 in normal running.
 
     `last_alive` is the instant of the last alive row, `longest_gap` the longest regular time between two of them.
-    After a gap each lease moves by the gap and one renewal. If the clock stepped back, all leases step back with it.
+    Each lease moves by the gap, and by no more: so the lease of a dead taker ends however often the giver restarts. If
+    the clock stepped back, all leases step back with it.
     """
     gap = now - last_alive
-    if gap > longest_gap:
-        return gap + renewal
-    return gap if gap < -longest_gap else 0.0
+    return gap if abs(gap) > longest_gap else 0.0

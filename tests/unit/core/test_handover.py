@@ -132,15 +132,15 @@ def test_the_retry_rule() -> None:
     [
         (100, 100, 0),
         (100, 130, 0),  # as long as may be
-        (100, 130.5, 40.5),  # the gap and one renewal
-        (100, 4100, 4010),
+        (100, 130.5, 30.5),  # the gap
+        (100, 4100, 4000),
         (100, 70, 0),
         (100, 69, -31),  # the leases step back with the clock
         (4100, 100, -4000),
     ],
 )
 def test_outages_and_steps_of_the_clock_move_the_leases(last: float, now: float, credit: float) -> None:
-    assert outage_credit(last, now, longest_gap=30, renewal=10) == credit
+    assert outage_credit(last, now, longest_gap=30) == credit
 
 
 # --- one giver, several items and takers, and a network that loses, doubles, delays and reorders

@@ -34,6 +34,8 @@ class LeaseDuty(Duty):
         self._duty_leases = duty_leases
         self._longest_gap = longest_gap
         self._alive_at = 0.0
+        self._begun: float | None = None
+        """The first heartbeat. In the first seconds each cycle sends one: the rest of a short life is no outage."""
         self._reachable_until: float | None = None
         """When this server last certainly received messages of pilots; None: it has just started."""
 
@@ -52,7 +54,9 @@ class LeaseDuty(Duty):
         paused = reachable is not None and now - reachable > (
             leases.longest_pause(pool.policy) if gap is None else gap
         )
-        if reachable is None or paused or not 0 <= now - self._alive_at < leases.ALIVE_PERIOD:
+        begun = now if self._begun is None else self._begun
+        period = leases.ALIVE_PERIOD if now - begun > leases.ALIVE_PERIOD else 0.0
+        if reachable is None or paused or not 0 <= now - self._alive_at < period:
             credit = await writer.acall(
                 lambda tx: leases.heartbeat(
                     pool,
@@ -63,7 +67,7 @@ class LeaseDuty(Duty):
                     longest_gap=leases.LONGEST_GAP if gap is None else gap,
                 )
             )
-            self._alive_at = now
+            self._alive_at, self._begun = now, begun
             if credit:
                 # Every start extends the leases.
                 level = logging.INFO if reachable is None else logging.WARNING

@@ -180,7 +180,7 @@ class ServersDuty(Duty):
 
     async def work(self) -> None:
         context = self._context
-        evicted = await context.writer.acall(lambda tx: evict_silent(context.pool, tx, context.clock()))
+        evicted = await context.writer.acall(lambda tx: evict_silent(context.pool, tx))
         for name in evicted:
             log.warning("evicted the server %s: no heartbeat for %.0f s", name, SILENT)
         if evicted:

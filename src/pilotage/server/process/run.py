@@ -44,7 +44,7 @@ from pilotage.server.server_address import ServerAddress
 from pilotage.server.session_file import SessionFile
 from pilotage.server.tokens import Issuer, fingerprint, signing_key
 from pilotage.server.web_sessions import WebSessions
-from pilotage.services.peers.membership import evict_server, join
+from pilotage.services.peers.membership import join, leave
 from pilotage.services.pilots.exchange import exchange_handler
 from pilotage.services.pool.index_loading import open_pool
 from pilotage.services.pool.peers import NoPeers, Peers
@@ -172,7 +172,7 @@ class _Server:
             await self._serve(context)
             if context.stop.error is None and context.pool.peers.shared:
                 name = context.pool.peers.server
-                await self._writer.acall(lambda tx: evict_server(tx, name, self._clock()))
+                await self._writer.acall(lambda tx: leave(tx, name))
         finally:
             self._writer.stop()
             if self._telemetry is not None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from pilotage.core.errors import Conflict
+from pilotage.services.pilots.leases import REGULAR_GAP
 from pilotage.services.pool.database_peers import DatabasePeers
 from pilotage.services.pool.shared_limits import take_back_allocations
 from pilotage.services.pool.state import Pool
@@ -29,13 +30,17 @@ def join(
     now = database_time(tx.connection, server.started)
     server = replace(server, started=now, alive_at=now)
     instance.lock_row(tx.connection)
-    for predecessor in servers.predecessors(tx.connection, server):
-        evict_server(tx, predecessor, now)
-    registered = servers.live(tx.connection)
+    predecessors = servers.predecessors(tx.connection, server)
+    registered = [other for other in servers.live(tx.connection) if other.name not in predecessors]
+    # Without others the first heartbeat of this server credits the time since the last one of any server.
+    last = _last_heartbeat(tx)
+    in_service = registered and now - last <= REGULAR_GAP
+    for predecessor in predecessors:
+        evict_server(tx, predecessor, now if in_service else last)
     others = [other for other in registered if now - other.alive_at < SILENT]
     if not others:
         for silent in registered:
-            evict_server(tx, silent.name, now)
+            evict_server(tx, silent.name, last)
     _refuse_company_of_record(server, others)
     theirs = instance.shared_fingerprints(tx.connection)
     if others and theirs != in_common:
@@ -75,11 +80,16 @@ def _refuse(other: ServerRow, *, key: bool) -> None:
     )
 
 
-def evict_silent(pool: Pool, tx: Transaction, now: float) -> list[str]:
-    """Evict the servers without a heartbeat for `SILENT` seconds; their names."""
-    silent = servers.lock_silent(tx.connection, database_time(tx.connection, now) - SILENT, pool.peers.server)
+def evict_silent(pool: Pool, tx: Transaction) -> list[str]:
+    """Evict the servers without a heartbeat for `SILENT` seconds in which others had some; their names.
+
+    The last heartbeat of all ends this time: if this server was away too, its own next one tells so.
+    """
+    instance.lock_row(tx.connection)
+    last = _last_heartbeat(tx)
+    silent = servers.lock_silent(tx.connection, last - SILENT, pool.peers.server)
     for name in silent:
-        evict_server(tx, name, now)
+        evict_server(tx, name, last)
     if silent:
         # This server takes back the offers of evicted servers that no pilot confirms.
         for pilot, at in pilots.unconfirmed_since(tx.connection):
@@ -88,14 +98,27 @@ def evict_silent(pool: Pool, tx: Transaction, now: float) -> list[str]:
     return silent
 
 
-def evict_server(tx: Transaction, name: str, now: float) -> None:
+def leave(tx: Transaction, name: str) -> None:
+    """A server that stops leaves the others."""
+    instance.lock_row(tx.connection)
+    evict_server(tx, name, _last_heartbeat(tx))
+
+
+def _last_heartbeat(tx: Transaction) -> float:
+    """The last heartbeat of any server. The row of the instance is locked."""
+    known = instance.load(tx.connection)
+    assert known is not None
+    return known.alive_at
+
+
+def evict_server(tx: Transaction, name: str, until: float) -> None:
     """Free the allocations and duties of a server; its later transactions are refused.
 
-    Its pilots could renew no lease since its last heartbeat, so their leases are extended by that time.
+    Its pilots could renew no lease at it since its last heartbeat. So their leases are extended by the time from then
+    until `until`: other servers were there until then. An outage after that is credited to all leases.
     """
     take_back_allocations(tx, name)
     heartbeats = [server.alive_at for server in servers.live(tx.connection) if server.name == name]
-    now = database_time(tx.connection, now)
     for alive_at in heartbeats:
-        pilots.extend_leases_of_server(tx.connection, name, max(0.0, now - alive_at))
+        pilots.extend_leases_of_server(tx.connection, name, max(0.0, until - alive_at))
     servers.evict(tx.connection, name)

@@ -71,9 +71,6 @@ def _apply(pool: Pool, tx: Transaction, change: ChangeRow) -> None:
     pool.jobs.followed = {**pool.jobs.followed, **update.followed}
     if update.queues:
         pool.forget_queues(tx, update.queues)
-    if update.moved:
-        pool.pilots.last_seen = {pilot: seen + update.moved for pilot, seen in pool.pilots.last_seen.items()}
-        pool.pilots.watch.shift(update.moved)
     if update.pilots:
         _forget_pilots(pool, tx, update.pilots)
     if update.information:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from math import isfinite
 
 from pilotage.core.handover import outage_credit
 from pilotage.core.ids import JobId, PilotId
@@ -11,7 +12,7 @@ from pilotage.core.jobs.states import JobState
 from pilotage.core.policy import Policy
 from pilotage.services.jobs.transitions import JobTransitions
 from pilotage.services.pilots.lifecycle import LEASE_OVER, PilotEnd, end_silent_pilot, forget_unheard
-from pilotage.services.pool.peers import Peers, PeerUpdate
+from pilotage.services.pool.peers import Heartbeat, Peers, PeerUpdate
 from pilotage.services.pool.pilot_watch import LoadProgress
 from pilotage.services.pool.state import Pool
 from pilotage.store.cluster import servers
@@ -24,6 +25,9 @@ ALIVE_PERIOD = 5.0
 
 LONGEST_GAP = 30.0
 """A longer gap between two alive rows is an outage, a suspended machine or a step of the clock."""
+
+REGULAR_GAP = 2 * ALIVE_PERIOD
+"""Beside other servers, a gap up to this is regular: the others are there, and only have not written it yet."""
 
 SHORTEST_STEP_BACK = 1.0
 """A clock that was set back by more invalidates the use that was charged, which may be that of the future now."""
@@ -58,25 +62,37 @@ def heartbeat(
     paused_since: float | None = None,
     longest_gap: float = LONGEST_GAP,
 ) -> float:
-    """Write the alive row; after a gap move all leases first. Returns the credit given, in seconds.
+    """Write the alive row; after an outage move all leases first. Returns the credit given, in seconds.
 
-    `begins`: the server has just been started, so the time since the last alive row is a gap, however short.
+    `begins`: the server has just been started, so without other servers any time since the last alive row is an outage.
     `paused_since`: a running server has heard nobody since that instant. `longest_gap`: a longer one is an outage.
+
+    An outage is a time in which no server wrote the alive row, so one server credits it. A pause of one server beside
+    others moves the leases of its own pilots. The credit is never more than the time away.
     """
-    now = pool.peers.heartbeat(tx, now, pool.server.policy_version)
-    known = instance.load(tx.connection)
+    beat = pool.peers.heartbeat(tx, now, pool.server.policy_version)
+    now, known = beat.now, instance.load(tx.connection)
     assert known is not None
-    away_since, longest = known.alive_at, 0.0 if begins else longest_gap
-    if paused_since is not None:
-        # Another server may have written the row meanwhile.
-        away_since, longest = min(away_since, paused_since), longest_pause(pool.policy)
-    heartbeats = [ce.heartbeat for ce in pool.policy.ces.values()]
-    renewal = max(heartbeats, default=30.0) * 2
-    credit = outage_credit(away_since, now, longest_gap=longest, renewal=renewal)
+    credit = outage_credit(
+        known.alive_at, now, longest_gap=_longest(pool.policy, beat, begins, paused_since, longest_gap)
+    )
     if credit:
-        _move_leases(pool, tx, credit, now + renewal)
-        detail = f"no sign of life for {now - away_since:.0f} s: all leases moved by {credit:.0f} s"
+        _credit_all(pool, tx, credit, now, begins=begins)
+        detail = f"no sign of life for {now - known.alive_at:.0f} s: all leases moved by {credit:.0f} s"
         record(tx.connection, pool.ids.events, at=now, kind="outage", actor="server", detail=detail)
+    # Another server may have credited an outage since the last heartbeat of this one. It has moved its row by as much.
+    theirs = 0.0
+    if beat.before is not None and isfinite(pool.server.alive_at):
+        theirs = beat.before - pool.server.alive_at
+    shifted, paused = theirs + credit, 0.0
+    if paused_since is not None and now - paused_since - theirs > longest_pause(pool.policy):
+        paused = now - paused_since - shifted
+    if paused > 0.0:
+        pilots.extend_leases_of_server(tx.connection, pool.peers.server, paused)
+        detail = f"this server heard nobody for {paused:.0f} s: the leases of its pilots moved by as much"
+        record(tx.connection, pool.ids.events, at=now, kind="outage", actor="server", detail=detail)
+        shifted += paused
+    _shift_memory(pool, tx, shifted)
     gap = now - known.alive_at
     if (credit and gap > LONGEST_GAP) or gap < -SHORTEST_STEP_BACK:
         kept_since = now - pool.policy.accounting.history
@@ -85,20 +101,46 @@ def heartbeat(
         clock_steps.shift_deadlines(tx.connection, credit, now)
     instance.heartbeat(tx.connection, now)
     tx.set(pool.server, "alive_at", now)
-    return credit
+    return shifted
 
 
-def _move_leases(pool: Pool, tx: Transaction, credit: float, earliest: float) -> None:
-    """Move all leases by the credit. None ends before `earliest`: some may be younger than a step of the clock."""
-    pilots.extend_leases(tx.connection, credit, earliest)
-    agents.extend_leases(tx.connection, credit, earliest)
+def _longest(
+    policy: Policy, beat: Heartbeat, begins: bool, paused_since: float | None, longest_gap: float
+) -> float:
+    """Seconds between two alive rows that are no outage."""
+    if not begins and paused_since is None:
+        return longest_gap
+    longest = 0.0 if begins else longest_pause(policy)
+    return longest if beat.alone else max(longest, REGULAR_GAP)
+
+
+def _credit_all(pool: Pool, tx: Transaction, credit: float, now: float, *, begins: bool) -> None:
+    """Move all leases in the store.
+
+    A lease that was given after a step back of the clock may be far younger than the last alive row. So none ends
+    before pilots can renew it. A server that starts does this only for leases that were over long before: otherwise
+    the lease of a dead pilot would not end while the server starts again and again.
+    """
+    heartbeats = [ce.heartbeat for ce in pool.policy.ces.values()]
+    earliest = now + max(heartbeats, default=30.0) * 2
+    below = now - LONGEST_GAP if begins and credit > 0 else earliest
+    pilots.extend_leases(tx.connection, credit, earliest, below)
+    agents.extend_leases(tx.connection, credit, earliest, below)
     held_jobs.extend_offers(tx.connection, credit)
-    tx.set(pool.pilots, "unconfirmed", {pilot: at + credit for pilot, at in pool.pilots.unconfirmed.items()})
-    tx.set(pool.pilots, "last_seen", {pilot: seen + credit for pilot, seen in pool.pilots.last_seen.items()})
-    pool.pilots.watch.shift(credit)
-    tx.on_rollback(lambda: pool.pilots.watch.shift(-credit))
-    pool.pilots.rows.clear()
-    pool.peers.publish(tx, PeerUpdate(moved=credit))
+    if credit > 0 and pool.peers.shared:
+        servers.add_outage(tx.connection, credit, pool.peers.server)
+
+
+def _shift_memory(pool: Pool, tx: Transaction, seconds: float) -> None:
+    """Move the times in memory at which pilots were heard, as the leases were moved."""
+    if not seconds:
+        return
+    known = pool.pilots
+    tx.set(known, "unconfirmed", {pilot: at + seconds for pilot, at in known.unconfirmed.items()})
+    tx.set(known, "last_seen", {pilot: seen + seconds for pilot, seen in known.last_seen.items()})
+    known.watch.shift(seconds)
+    tx.on_rollback(lambda: known.watch.shift(-seconds))
+    known.rows.clear()
 
 
 def watch_output(pool: Pool, tx: Transaction, job: JobId, until: float) -> None:
@@ -240,7 +282,13 @@ def note_stalled(pool: Pool, tx: Transaction, now: float, of: Sequence[PilotId] 
         patience=partial(patience, pool.policy),
         now=now,
     )
-    stalling = [pilot for pilot in of if still_silent(pilot)]
+    # Another server may hear a pilot at this moment. It waits for the lock, and then finds the jobs Stalled; or it was
+    # first, and the pilot speaks to it now.
+    quiet = [pilot for pilot in of if still_silent(pilot)]
+    if not quiet:
+        return 0
+    others, servers_of = _other_servers(pool.peers, tx), pilots.lock_running(tx.connection, quiet)
+    stalling = [pilot for pilot, server in servers_of.items() if server not in others]
     moves = JobTransitions(pool, tx, now, pool.event_batch(now, "server"))
     for pilot in stalling:
         tx.add(pool.pilots.stalled, pilot)

@@ -10,7 +10,7 @@ import msgspec
 from pilotage.core.ids import QueueId
 from pilotage.core.queues.index_delta import IndexDelta
 from pilotage.core.queues.indexed_queue import HeadsRequest
-from pilotage.services.pool.peers import PeerUpdate
+from pilotage.services.pool.peers import Heartbeat, PeerUpdate
 from pilotage.services.pool.records import IndexLoading
 from pilotage.store.cluster import changes, servers
 from pilotage.store.cluster.changes import TransactionSnapshot
@@ -87,14 +87,15 @@ class DatabasePeers:
     def report_policy(self, tx: Transaction, version: int) -> None:
         servers.save_policy_version(tx.connection, self.server, version)
 
-    def heartbeat(self, tx: Transaction, now: float, policy_version: int) -> float:
+    def heartbeat(self, tx: Transaction, now: float, policy_version: int) -> Heartbeat:
         instance.lock_row(tx.connection)
         now = database_time(tx.connection, now)
+        before = {server.name: server.alive_at for server in servers.live(tx.connection)}
         if not servers.heartbeat(tx.connection, self.server, now, policy_version):
             raise ServerEvicted(
                 "the other servers evicted this server because it sent no heartbeat", hint="start it again"
             )
-        return now
+        return Heartbeat(now, before.get(self.server), alone=len(before) == 1)
 
     # --- counts of shared queues
 

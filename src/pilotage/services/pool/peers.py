@@ -6,7 +6,7 @@ A single server has `NoPeers`, which does nothing. One of several on PostgreSQL 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -35,8 +35,6 @@ class PeerUpdate(msgspec.Struct, omit_defaults=True):
     """Jobs with output that a user watches, and until when."""
     information: dict[str, bool] = {}
     """CEs with new answers of their batch systems, each with whether its host classes have changed."""
-    moved: float = 0.0
-    """Seconds that were added to all leases."""
     pilots: list[PilotId] = []
     """Pilots that speak to this server now, or that it has ended."""
 
@@ -50,7 +48,6 @@ class PeerUpdate(msgspec.Struct, omit_defaults=True):
             ce: self.information.get(ce, False) or later.information.get(ce, False)
             for ce in (*self.information, *later.information)
         }
-        self.moved += later.moved
         self.pilots = [*self.pilots, *later.pilots]
 
 
@@ -60,6 +57,17 @@ _decoder = msgspec.json.Decoder(PeerUpdate)
 def read_update(payload: str) -> PeerUpdate:
     """Parse the payload of a change row."""
     return _decoder.decode(payload)
+
+
+class Heartbeat(NamedTuple):
+    """A stored heartbeat."""
+
+    now: float
+    """The time by the store's clock."""
+    before: float | None
+    """The last heartbeat of this server, as the others have moved it; None: nobody moves it."""
+    alone: bool
+    """Whether no other server is registered."""
 
 
 class Peers(Protocol):
@@ -98,8 +106,8 @@ class Peers(Protocol):
     def report_policy(self, tx: Transaction, version: int) -> None:
         """Store the version of the policy by which this server matches."""
 
-    def heartbeat(self, tx: Transaction, now: float, policy_version: int) -> float:
-        """Store that this server is alive. Returns the time by the store's clock. Raises `ServerEvicted`."""
+    def heartbeat(self, tx: Transaction, now: float, policy_version: int) -> Heartbeat:
+        """Store that this server is alive, and lock the row of the instance first. Raises `ServerEvicted`."""
 
     def metrics(self) -> Mapping[str, int]:
         """Counters of the metrics page."""
@@ -137,8 +145,8 @@ class NoPeers:
     def report_policy(self, tx: Transaction, version: int) -> None:
         pass
 
-    def heartbeat(self, tx: Transaction, now: float, policy_version: int) -> float:
-        return now
+    def heartbeat(self, tx: Transaction, now: float, policy_version: int) -> Heartbeat:
+        return Heartbeat(now, before=None, alone=True)
 
     def metrics(self) -> Mapping[str, int]:
         return {}

@@ -50,6 +50,11 @@ def heartbeat(connection: Connection, name: str, now: float, policy_version: int
     return connection.execute(sql, (database_time(connection, now), policy_version, name)).rowcount == 1
 
 
+def add_outage(connection: Connection, seconds: float, but: str) -> None:
+    """Move the heartbeats of the other servers by an outage, so that nobody counts this time as their silence."""
+    connection.execute("UPDATE servers SET alive_at = alive_at + ? WHERE name <> ?", (seconds, but))
+
+
 def save_policy_version(connection: Connection, name: str, version: int) -> None:
     """Store the policy version in force on a server."""
     connection.execute("UPDATE servers SET policy_version = ? WHERE name = ?", (version, name))

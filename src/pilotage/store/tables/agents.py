@@ -165,11 +165,16 @@ def with_expired_lease(connection: Connection, now: float, limit: int) -> list[A
     return [AgentRow(*row) for row in connection.execute(sql, (now, limit))]
 
 
-def extend_leases(connection: Connection, seconds: float, earliest: float) -> None:
-    """Move the leases of all agents after an outage or a clock step, to `earliest` at least."""
+def extend_leases(
+    connection: Connection, seconds: float, earliest: float, below: float | None = None
+) -> None:
+    """Move the leases of all agents after an outage or a clock step.
+
+    Leases that then end before `below` (None: before `earliest`) end at `earliest`.
+    """
     connection.execute("UPDATE agents SET lease_until = lease_until + ? WHERE ended IS NULL", (seconds,))
     sql = "UPDATE agents SET lease_until = ? WHERE ended IS NULL AND lease_until < ?"
-    connection.execute(sql, (earliest, earliest))
+    connection.execute(sql, (earliest, earliest if below is None else below))
 
 
 def live_of_team(connection: Connection, team: str, now: float) -> list[int]:

@@ -240,6 +240,16 @@ def servers_of_running(connection: Connection, pilots: Sequence[PilotId]) -> dic
     return {PilotId(row[0]): row[1] for row in connection.execute(sql, (value,))}
 
 
+def lock_running(connection: Connection, pilots: Sequence[PilotId]) -> dict[PilotId, str]:
+    """Lock the running ones of these pilots that no other server has locked; the server of each one's last message."""
+    condition, value = in_list(connection, "id", list(pilots))
+    sql = (
+        f"SELECT id, server FROM pilots WHERE ended IS NULL AND state = 'Running' AND {condition} ORDER BY id"
+    )
+    rows = connection.execute(sql + lock_clause(connection, "UPDATE SKIP LOCKED"), (value,))
+    return {PilotId(row[0]): row[1] for row in rows}
+
+
 class LiveMembers(NamedTuple):
     """The pilots of one submission that have not ended."""
 
@@ -376,11 +386,16 @@ def extend_leases_of_server(connection: Connection, server: str, seconds: float)
     connection.execute(f"{_EXTEND} AND server = ?", (seconds, seconds, server))
 
 
-def extend_leases(connection: Connection, seconds: float, earliest: float) -> None:
-    """Extend all leases, to `earliest` at least, and the times of takes, after an outage or a clock step."""
+def extend_leases(
+    connection: Connection, seconds: float, earliest: float, below: float | None = None
+) -> None:
+    """Move all leases and the times of takes, after an outage or a clock step.
+
+    Leases that then end before `below` (None: before `earliest`) end at `earliest`.
+    """
     connection.execute(_EXTEND, (seconds, seconds))
     sql = "UPDATE pilots SET lease_until = ? WHERE ended IS NULL AND lease_until < ?"
-    connection.execute(sql, (earliest, earliest))
+    connection.execute(sql, (earliest, earliest if below is None else below))
     connection.execute(
         "UPDATE pilots SET taken_at = taken_at + ? WHERE ended IS NULL AND taken_at IS NOT NULL", (seconds,)
     )
