@@ -368,6 +368,8 @@ class QueueIndex:
                 part.read_up_to = more[-1][0]
             if len(more) < request.limit:
                 entry.add_count(weight, part, len(part.heads) - part.count)
+                # Other servers may have taken all of its jobs. Then it takes part in no draw.
+                self._update_standing(entry)
 
     def _update_standing(self, entry: IndexedQueue) -> None:
         """The waiting jobs of a queue have changed."""

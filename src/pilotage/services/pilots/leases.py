@@ -80,7 +80,7 @@ def heartbeat(
         _credit_all(pool, tx, credit, now, begins=begins)
         detail = f"no sign of life for {now - known.alive_at:.0f} s: all leases moved by {credit:.0f} s"
         record(tx.connection, pool.ids.events, at=now, kind="outage", actor="server", detail=detail)
-    # Another server may have credited an outage since the last heartbeat of this one. It has moved its row by as much.
+    # Another server may have credited an outage since the last heartbeat here. It has moved the row here by as much.
     theirs = 0.0
     if beat.before is not None and isfinite(pool.server.alive_at):
         theirs = beat.before - pool.server.alive_at

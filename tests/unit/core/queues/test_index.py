@@ -496,3 +496,16 @@ def test_a_queue_that_got_another_slot_is_counted_once(monkeypatch: pytest.Monke
         index.remove_queue(QueueId(number))
     index.add_queue(entry(10))
     assert sum(index.explain(TOO_SMALL, holds, []).fallen.values()) == 1
+
+
+def test_a_queue_whose_jobs_other_servers_have_taken_takes_part_in_no_draw() -> None:
+    shelf = Shelf()
+    shelf.waiting = {1: (1, 1), 2: (1, 2)}
+    index = index_of(shelf, "dirac", entry(1))
+    offered = index.offer_class(OFFER)
+    assert index.propose(offered, holds, Random(1)) is not None
+    # The level of the other job is read ahead, and found empty.
+    shelf.waiting.clear()
+    index.prefetch_heads()
+    assert index.entries[QueueId(1)].waiting == 0
+    assert index.propose(offered, holds, Random(1)) is None
