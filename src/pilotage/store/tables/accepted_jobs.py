@@ -13,12 +13,15 @@ _ACCEPTED = (
     f"SELECT c.jobs FROM owner_counts c WHERE c.month = {job_counts.HOT} AND c.owner = ? AND c.state IN ({{states}})"
     " UNION ALL SELECT c.jobs FROM {changes} c JOIN submissions s ON s.id = c.submission_id"
     f" WHERE c.month = {job_counts.HOT} AND c.state IN ({{states}}) AND s.owner = ?"
-    " UNION ALL SELECT c.count - c.made FROM submission_chunks c JOIN submissions s ON s.id = c.submission_id"
-    " WHERE c.made < c.count AND s.owner = ?"
+    " UNION ALL SELECT c.count - c.made FROM submission_chunks c WHERE c.made < c.count"
+    " AND (SELECT s.owner FROM submissions s WHERE s.id = c.submission_id) = ?"
     " UNION ALL SELECT s.expected - s.count FROM submissions s"
-    " WHERE s.state <> 'closed' AND s.state = 'staged' AND s.owner = ?) AS parts"
+    " WHERE s.state <> 'closed' AND s.state = 'staged' AND s.owner || '' = ?) AS parts"
 )
-"""The parts: created jobs, changes of their number, jobs of stored rows, and rows that are not stored yet."""
+"""The parts: created jobs, changes of their number, jobs of stored rows, and rows that are not stored yet.
+
+The conditions on owners use no index: an owner may have any number of submissions, of which few are not complete.
+"""
 
 
 def count(connection: Connection, owner: str, states: Sequence[JobState]) -> int:
