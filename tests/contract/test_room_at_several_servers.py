@@ -8,6 +8,7 @@ from pilotage.core.glue.information import CeInformation
 from pilotage.core.policy import parse
 from pilotage.services.director.information import CeReply, store_answers
 from pilotage.services.submission.accept import ChunkedInsert
+from pilotage.services.workqueue.loads import LoadBook
 from pilotage.store.tables import submissions
 from pilotage.store.writer.transaction import LockingRequest, Transaction, run_requests
 from tests.contract.limit_races import Pair, accepting, prepared
@@ -46,6 +47,13 @@ def test_a_group_takes_its_locks_first_and_in_order(pair: Pair) -> None:
     requests = [LockingRequest(name, lambda tx: calls.append("request")) for name in "cab"]
     run_requests(Noting(pair.first.connection), [lambda tx: calls.append("other"), *requests])
     assert calls == [*"abc", "other", "c", "request", "a", "request", "b", "request"]
+
+
+def test_one_of_several_servers_counts_the_jobs_of_an_agent_for_each_message(pair: Pair) -> None:
+    book = LoadBook()
+    load = pair.second.writer.call(lambda tx: book.count(tx.connection, 1, 10.0))
+    assert book.known(1, 10.1, shared=False) is load
+    assert book.known(1, 10.1, shared=True) is None
 
 
 def test_each_server_knows_the_cores_of_a_local_ce(pair: Pair) -> None:
