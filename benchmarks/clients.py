@@ -18,12 +18,17 @@ import ssl
 import sys
 import time
 from collections import deque
-from typing import Any
+from typing import Any, Protocol
 
 from pilotage.wire.server_trust import ServerTrust
 
 FIRST_NUMBER = 1_000_000
 """Numbers of takes have all one length, so that requests have."""
+
+
+class Caller(Protocol):
+    def request(self) -> bytes:
+        """The next request, whole."""
 
 
 class _Pilot:
@@ -44,7 +49,7 @@ class _Pilot:
         return b"%s%d%s" % (self.head, self.number, self.tail)
 
 
-class _Connection:
+class Connection:
     __slots__ = ("begun", "parts", "pilot", "socket", "wanted")
 
     def __init__(self, host: str, port: int, tls: ssl.SSLContext | None) -> None:
@@ -55,9 +60,9 @@ class _Connection:
             # The server also sends records without data, such as session tickets.
             self.socket.setblocking(False)
         self.parts, self.wanted, self.begun = b"", 0, 0.0
-        self.pilot: _Pilot | None = None
+        self.pilot: Caller | None = None
 
-    def ask(self, pilot: _Pilot) -> None:
+    def ask(self, pilot: Caller) -> None:
         self.pilot, self.parts, self.wanted = pilot, b"", 0
         self.begun = time.monotonic()
         self.socket.sendall(pilot.request())
@@ -85,11 +90,11 @@ class _Connection:
 def main() -> None:
     told = json.loads(sys.stdin.read())
     host, port, begin, end = told["host"], told["port"], told["begin"], told["end"]
-    pilots = deque(_Pilot(host, token, node, told["ask"]) for token, node in told["pilots"])
-    poll, connections = select.epoll(), dict[int, _Connection]()
+    pilots: deque[Caller] = deque(_Pilot(host, token, node, told["ask"]) for token, node in told["pilots"])
+    poll, connections = select.epoll(), dict[int, Connection]()
     tls = ServerTrust(told["pins"]).make_context() if told["pins"] else None
     for _ in range(told["connections"]):
-        connection = _Connection(host, port, tls)
+        connection = Connection(host, port, tls)
         connections[connection.socket.fileno()] = connection
         poll.register(connection.socket, select.EPOLLIN)
     for connection in connections.values():
