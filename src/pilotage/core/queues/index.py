@@ -28,6 +28,7 @@ from pilotage.core.queues.indexed_queue import (
 )
 from pilotage.core.queues.limits import Limit
 from pilotage.core.queues.offer_classes import OfferClass
+from pilotage.core.queues.own_part import OwnPart
 from pilotage.core.queues.proposal import NoMatch, Proposal
 from pilotage.core.shares.priorities import Priorities
 
@@ -64,6 +65,8 @@ class QueueIndex:
         `apply_peer_delta` replays theirs. Counts follow deltas alone; heads are a copy of the last read.
         """
         self.delta: IndexDelta | None = IndexDelta() if shared else None
+        self.own_part: OwnPart | None = None
+        """The jobs that this index draws first. None: there are no peers."""
         self.entries: dict[QueueId, IndexedQueue] = {}
         self.entries_by_owner: dict[str, dict[QueueId, IndexedQueue]] = {}
         self._not_admitted: dict[QueueId, IndexedQueue] = {}
@@ -291,8 +294,7 @@ class QueueIndex:
             entry = self._candidates.peek(offer_class)
             if entry is not None:
                 for weight, part in entry.levels.items():
-                    known = len(part.heads)
-                    if known < FIRST and known < part.count:
+                    if self._is_short(part):
                         short[entry.id, weight] = (entry, weight, part)
         self._recent_classes.clear()
         if short:
@@ -332,15 +334,15 @@ class QueueIndex:
         classes = entry.levels
         weight = next(iter(classes)) if len(classes) == 1 else self._draw_user_priority(entry, rng)
         part = classes[weight]
-        heads = part.heads
-        known = len(heads)
-        if known < FIRST and known < part.count:
+        heads, own = part.heads, self.own_part
+        if self._is_short(part):
             self._read_heads([(entry, weight, part)])
-            known = len(heads)
-        if not known:
+        if not heads:
             self._update_standing(entry)
             return None
-        head = heads.pop(int(rng.random() * (known if known < FIRST else FIRST)))
+        chance = rng.random()
+        place = int(chance * min(len(heads), FIRST)) if own is None else own.place_of_draw(heads, chance)
+        head = heads.pop(place)
         part.count -= 1
         entry.waiting -= 1
         entry.priority_sum -= weight
@@ -351,6 +353,11 @@ class QueueIndex:
         if self.delta is not None:
             self.delta.gone.append((entry.id, weight, head[0], head[3]))
         return Proposal(head, entry, weight)
+
+    def _is_short(self, part: PriorityLevel) -> bool:
+        """Whether heads must be read before the next draw from `part`."""
+        known, own = len(part.heads), self.own_part
+        return known < part.count and (known < FIRST or (own is not None and own.is_short(part.heads)))
 
     def _draw_user_priority(self, entry: IndexedQueue, rng: Random) -> int:
         """The UserPriority of the job that is given."""

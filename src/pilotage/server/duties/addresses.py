@@ -26,7 +26,10 @@ class AddressDuty(Duty):
     async def work(self) -> None:
         context = self._context
         rows = await asyncio.to_thread(lambda: servers.live(context.readers.connection()))
-        name = context.pool.peers.server
+        name, own_part = context.pool.peers.server, context.pool.peers.own_part
+        names = [row.name for row in rows]
+        if own_part is not None and name in names:
+            own_part.share = names.index(name), len(names)
         pilot_url, fingerprints = context.address.pilot_url, ",".join(context.address.fingerprints)
         for row in rows:
             if row.name == name and (row.pilot_url, row.fingerprints) != (pilot_url, fingerprints):

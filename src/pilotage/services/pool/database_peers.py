@@ -10,6 +10,7 @@ import msgspec
 from pilotage.core.ids import QueueId
 from pilotage.core.queues.index_delta import IndexDelta
 from pilotage.core.queues.indexed_queue import HeadsRequest
+from pilotage.core.queues.own_part import OwnPart
 from pilotage.services.pool.peers import Heartbeat, PeerUpdate
 from pilotage.services.pool.records import IndexLoading
 from pilotage.store.cluster import changes, servers
@@ -47,6 +48,7 @@ class DatabasePeers:
     notified: float = float("-inf")
     shared: bool = True
     delta: IndexDelta | None = field(default_factory=IndexDelta)
+    own_part: OwnPart | None = field(default_factory=OwnPart)
     _update: PeerUpdate = field(default_factory=PeerUpdate)
     """The update that the transaction `_update_of` publishes."""
     _update_of: Transaction | None = None

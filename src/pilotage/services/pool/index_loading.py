@@ -227,7 +227,7 @@ def new_index(pool: Pool, policy: Policy, tx: Transaction, rng: Random) -> Queue
         shared=pool.peers.shared,
     )
     # All indexes share one delta: a new index continues with the changes of the transaction that created it.
-    index.delta = pool.peers.delta
+    index.delta, index.own_part = pool.peers.delta, pool.peers.own_part
     return index
 
 

@@ -13,6 +13,7 @@ import msgspec
 from pilotage.core.ids import JobId, PilotId, QueueId
 from pilotage.core.queues.index_delta import IndexDelta
 from pilotage.core.queues.indexed_queue import HeadsRequest
+from pilotage.core.queues.own_part import OwnPart
 from pilotage.services.pool.records import IndexLoading
 from pilotage.store.tables import counts as count_rows
 from pilotage.store.tables import jobs as job_rows
@@ -81,6 +82,8 @@ class Peers(Protocol):
     """The number of changes of rules that this server has applied."""
     delta: IndexDelta | None
     """The index appends its changes here for the other servers. None: there are no other servers."""
+    own_part: OwnPart | None
+    """The jobs that this server offers first."""
 
     def publish(self, tx: Transaction, update: PeerUpdate | None = None) -> None:
         """Publish the changes of the index by this transaction, and `update`, to the other servers at its commit."""
@@ -120,6 +123,7 @@ class NoPeers:
     shared: bool = False
     rules: int = 0
     delta: IndexDelta | None = None
+    own_part: OwnPart | None = None
 
     def publish(self, tx: Transaction, update: PeerUpdate | None = None) -> None:
         pass
