@@ -179,13 +179,19 @@ def lapse_offers(pool: Pool, tx: Transaction, now: float, of: Sequence[PilotId] 
     """Offers that nobody has confirmed in time go back. `of`: offers to these pilots alone, else to all."""
     before, lapsed = now - pool.policy.jobs.offer_timeout, 0
     moves = JobTransitions(pool, tx, now, pool.event_batch(now, "server"))
-    for pilot in lapsing(pool, now) if of is None else of:
-        offered = [job for job in moves.of_pilot(pilot) if job.state is JobState.MATCHED]
-        since = jobs.offer_times(tx.connection, [job.id for job in offered])
-        place = pilots.by_id(tx.connection, pilot) if offered else None
+    asked = lapsing(pool, now) if of is None else of
+    if not asked:
+        return 0
+    # Pilots first, then all their jobs, each in the order of ids: messages at other servers lock them so, too.
+    places = {place.id: place for place in pilots.by_ids(tx.connection, asked)}
+    moves.load(job for place in places.values() for job in place.jobs)
+    matched = [job for job in moves.rows.values() if job.state is JobState.MATCHED]
+    since = jobs.offer_times(tx.connection, [job.id for job in matched])
+    for pilot in asked:
+        offered = [job for job in matched if job.pilot == pilot]
         for job in offered:
             if since[job.id] < before:
-                moves.free(job, "offer-lost", "nobody confirmed it", place)
+                moves.free(job, "offer-lost", "nobody confirmed it", places[pilot])
                 lapsed += 1
         later = [since[job.id] for job in offered if since[job.id] >= before]
         pool.pilots.set_unconfirmed(tx, pilot, min(later, default=None))
