@@ -99,6 +99,7 @@ LINES = (
     Line("splitting", "≥ 50,000/s", least=50_000),
     Line("release", "≥ 20,000/s", least=20_000),
     Line("catalogue"),
+    Line("servers"),
 )
 
 QUICK = {
@@ -120,6 +121,7 @@ QUICK = {
     "splitting": "--runs 1",
     "release": "--jobs 2000 --requests 10 --runs 1",
     "catalogue": "--files 1000 --elements 100 --runs 1",
+    "servers": "--jobs 5000 --most 2 --turns 1 --seconds 1",
 }
 """To see that everything runs: the figures say nothing."""
 

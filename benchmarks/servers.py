@@ -106,7 +106,8 @@ def _figure(
     }
     notes = {
         "pool": f"{shape.told}; {trial.store.name}",
-        "load": f"{asked.clients} pilots; each message of a pilot asks for a job, confirms one and ends one; {PEOPLE} people who submit",
+        "load": f"{asked.clients} pilots, which ask for a job, confirm one and end one by each message;"
+        f" {PEOPLE} people who submit",
         "ours": f"two servers, {kind}, {delay:g} ms to the database; medians of {asked.turns} turns",
     }
     for (name, wait, count), one in trial.measured.items():

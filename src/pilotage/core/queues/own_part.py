@@ -1,4 +1,4 @@
-"""The part of the waiting jobs that one of several servers offers first.
+"""The part of the waiting jobs that each of several servers offers first.
 
 Servers with the same queues have the same first jobs in memory. Without parts they would offer the same jobs at the
 same instant, and all servers but one would lose the draw.
