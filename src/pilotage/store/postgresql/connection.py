@@ -39,7 +39,7 @@ _CONNECTION_LOST = ("08", "57P01", "57P02", "57P03", "57P05", "25P03", "25P04")
 """SQLSTATEs, or how they begin, after which a session is of no use."""
 _SERIALIZATION = ("40001", "40P01", "23505")
 """23505: another transaction has inserted the same row; a retry finds it."""
-_OVERLOADED = ("53", "57014", "55P03")
+_OVERLOADED = ("53", "57014")
 
 
 class PostgresqlConnection:
@@ -321,6 +321,12 @@ class PostgresqlConnection:
         if state == "53100":
             return DiskFull(
                 f"the disk of the database is full: {words}", hint="free some space there", retry_after=30.0
+            )
+        if state == "55P03":
+            return Overloaded(
+                f"another server is busy with the same rows: {words}",
+                hint="try again in a moment",
+                retry_after=5.0,
             )
         if state.startswith(_OVERLOADED):
             return Overloaded(

@@ -21,6 +21,8 @@ from pilotage.store.postgresql.readers import PostgresqlReaders
 MIN_VERSION = 14
 ADVISORY_LOCK = 0x50494C4F54
 """The advisory lock ("PILOT"): shared by the servers of a database, exclusive for schema changes."""
+LOCK_TIMEOUT = 2000
+"""Milliseconds that a server's writer waits for a row. A frozen server holds its rows for up to a minute."""
 _URL_FORM = "postgresql://USER@HOST:PORT/DATABASE"
 _SETTINGS = {
     "application_name": "pilotage",
@@ -215,6 +217,7 @@ def lock_shared(session: Session) -> None:
             f"the database is being upgraded or restored, {_lock_holder(session)}",
             hint="wait for the end of that, then start the server",
         )
+    session.execute(f"SET lock_timeout = {LOCK_TIMEOUT}".encode())
 
 
 def lock_exclusive(session: Session) -> None:
