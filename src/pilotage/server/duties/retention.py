@@ -207,10 +207,14 @@ class RetentionDuty(Duty):
                     remove_log(section.log_folder, stamp)
 
     async def _remove_inputs(self, digests: Sequence[Any]) -> None:
-        """Delete input files in requests to the writer, so that no upload of the same file is stored meanwhile."""
+        """Delete input files in requests to the writer, so that no upload of the same file is stored meanwhile.
+
+        An upload of another server waits for the lock, or has stored its row.
+        """
         sandbox, writer = self._context.disk.sandbox, self._context.writer
 
         def unlink(digest: str, tx: Transaction) -> None:
+            tx.lock(retention_rows.file_of(digest))
             if not retention_rows.is_uploaded(tx.connection, digest):
                 sandbox.input_path(digest).unlink(missing_ok=True)
                 sandbox.input_objects.discard(digest)

@@ -26,7 +26,7 @@ from pilotage.core.jobs.description import JobDescription
 from pilotage.core.jobs.states import JobState
 from pilotage.core.plurals import plural
 from pilotage.services.pool.state import Pool
-from pilotage.services.submission.handed_outputs import check_outputs, insert_outputs
+from pilotage.services.submission.handed_outputs import check_outputs, hold_outputs, insert_outputs
 from pilotage.store.tables import chains, chunks, parallel_limits
 from pilotage.store.tables import submissions as submission_rows
 from pilotage.store.tables.chains import ConditionRow, GateKey, GateRow, ParentChange, ParentFacts
@@ -67,6 +67,7 @@ def insert_whole_gate(pool: Pool, tx: Transaction, row: SubmissionRow, descripti
         _paired(tx, description, row.owner, row.expected)
         return
     states = _shared(tx, description.dependencies, row.owner)
+    hold_outputs(tx, description)
     check_outputs(tx.connection, description, _outlooks(states))
     insert_outputs(tx, row.id, description)
     if outlook_of_all(state.outlook for state in states) is Outlook.MET:

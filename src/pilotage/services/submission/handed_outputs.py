@@ -34,6 +34,12 @@ def _hint(job: int) -> str:
     return f"`pilotage reschedule --done {job}` runs it again in its place, if it is to write the file then"
 
 
+def hold_outputs(tx: Transaction, description: JobDescription) -> None:
+    """Let the retention of another server delete no output that a new submission reads, from the look at it on."""
+    if description.job_outputs:
+        handed_outputs.hold(tx.connection, [JobId(output.number) for output in description.job_outputs])
+
+
 def insert_outputs(tx: Transaction, submission: SubmissionId, description: JobDescription) -> None:
     """Let the retention keep the outputs that a new submission reads."""
     handed_outputs.add(

@@ -95,10 +95,17 @@ class WorkQueue:
 
     def known_location_sets(self, connection: Connection) -> Sequence[int]:
         """All sets of the store. Rows of sets never change, so only new ones are read."""
-        for number, sites in location_sets.after(connection, self._last_set):
+        self._read_sets_after(connection, self._last_set)
+        if len(self._location_sets) != location_sets.count(connection):
+            # Another server has stored a set with a smaller id in a longer transaction.
+            self._location_sets.clear()
+            self._read_sets_after(connection, 0)
+        return tuple(self._location_sets)
+
+    def _read_sets_after(self, connection: Connection, last: int) -> None:
+        for number, sites in location_sets.after(connection, last):
             self._location_sets[number] = sites
             self._last_set = number
-        return tuple(self._location_sets)
 
     def load_location_sets(self, connection: Connection, ids: Sequence[int]) -> None:
         """Read the sets that are not in memory, in one query."""

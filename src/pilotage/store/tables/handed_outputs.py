@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from pilotage.core.ids import JobId, SubmissionId
 from pilotage.store.engine.bulk_statements import RowWriter, insert
-from pilotage.store.engine.connection import Connection, in_list
+from pilotage.store.engine.connection import Connection, in_list, lock_clause
 from pilotage.store.engine.rows import columns
 
 
@@ -37,8 +37,23 @@ def of_submissions(connection: Connection, submissions: Sequence[int]) -> list[H
     return [HandedOutput(*row) for row in connection.execute(sql, (value,))]
 
 
+def hold(connection: Connection, jobs: Sequence[JobId]) -> None:
+    """Let nobody delete the outputs of these jobs before the transaction ends, which stores their reader."""
+    _lock_results(connection, jobs, "KEY SHARE")
+
+
+def _lock_results(connection: Connection, jobs: Sequence[int], how: str) -> None:
+    them, value = in_list(connection, "job_id", jobs)
+    sql = f"SELECT job_id FROM results WHERE {them} ORDER BY job_id, epoch"
+    connection.execute(sql + lock_clause(connection, how), (value,)).fetchall()
+
+
 def keep(connection: Connection, jobs: Sequence[JobId]) -> set[JobId]:
-    """The jobs among these whose outputs others read. The outputs are deleted when `end_readers` returns them."""
+    """The jobs among these whose outputs others read. The outputs are deleted when `end_readers` returns them.
+
+    A submission of another server may be storing a reader: the locks are taken before the look for readers.
+    """
+    _lock_results(connection, jobs, "UPDATE")
     them, value = in_list(connection, "job_id", jobs)
     sql = f"SELECT job_id FROM handed_outputs WHERE {them} AND NOT {_WAS_SKIPPED}"
     kept = {row[0] for row in connection.execute(sql, (value,))}
@@ -72,6 +87,7 @@ def end_readers(connection: Connection, submissions: Sequence[int]) -> list[tupl
     connection.execute(f"UPDATE handed_outputs SET expired = 0 WHERE {them}", (value,))
     if not expired:
         return []
+    _lock_results(connection, expired, "UPDATE")
     jobs, values = in_list(connection, "id", expired)
     sql = (
         f"SELECT id, epoch FROM history WHERE {jobs}"

@@ -42,13 +42,12 @@ def sites_of(connection: Connection, ids: Sequence[int]) -> dict[int, frozenset[
     return {row[0]: frozenset(json.loads(row[1])) for row in rows}
 
 
-OVERLAP = 100
-"""Ids that are read again, since a transaction with a smaller id may end after one with a larger id."""
-
-
 def after(connection: Connection, last: int) -> list[tuple[int, frozenset[str]]]:
-    """Id and sites of each set with an id above about `last`."""
-    rows = connection.execute(
-        "SELECT id, sites FROM location_sets WHERE id > ? ORDER BY id", (last - OVERLAP,)
-    )
+    """Id and sites of each set with an id above `last`. A transaction may still store one with a smaller id: count."""
+    rows = connection.execute("SELECT id, sites FROM location_sets WHERE id > ? ORDER BY id", (last,))
     return [(row[0], frozenset(json.loads(row[1]))) for row in rows]
+
+
+def count(connection: Connection) -> int:
+    """The number of all sets. None is ever deleted."""
+    return int(connection.execute("SELECT count(*) FROM location_sets").fetchone()[0])

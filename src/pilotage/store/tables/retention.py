@@ -223,6 +223,11 @@ def delete_uploads(connection: Connection, digests: Sequence[str], before: float
     return gone
 
 
+def file_of(digest: str) -> str:
+    """The name to lock before the file of this digest is stored or deleted: it may have no row."""
+    return f"input {digest}"
+
+
 def is_uploaded(connection: Connection, digest: str) -> bool:
     """Whether any owner has uploaded a file with this digest."""
     return connection.execute("SELECT 1 FROM uploads WHERE digest = ?", (digest,)).fetchone() is not None

@@ -19,6 +19,7 @@ from pilotage.server.input_objects import begin_upload, complete_upload, stored_
 from pilotage.server.tokens import Caller
 from pilotage.services.jobs.sandbox_objects import input_place
 from pilotage.store.tables import submissions as rows
+from pilotage.store.tables.retention import file_of
 from pilotage.store.writer.transaction import Transaction
 from pilotage.wire.limits import Digest
 from pilotage.wire.uploads import (
@@ -121,13 +122,15 @@ async def _record(context: Context, caller: Caller, files: Sequence[tuple[str, i
     now, sandbox = context.clock(), context.disk.sandbox
 
     def note(tx: Transaction) -> None:
+        for digest, _ in sorted(files):
+            tx.lock(file_of(digest))
         for digest, size in files:
-            # Retention may have removed an earlier upload of the same bytes, with its file, at this moment.
+            rows.insert_upload(tx.connection, caller.user, digest, size, now)
+            # Retention may have removed an earlier upload of the same bytes, with its file, before this lock.
             in_storage = sandbox.input_objects.find(caller.user, digest)
             if in_storage is None and not sandbox.input_path(digest).exists():
                 raise Overloaded(
                     "the file was removed while it was stored", hint="send it again", retry_after=1.0
                 )
-            rows.insert_upload(tx.connection, caller.user, digest, size, now)
 
     await context.writer.acall(note)
