@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from pilotage.cli.parser import CommandArgument
+from pilotage.cli.parser import CommandArgument, CommandOption
 from pilotage.main.database_options import (
     DEFAULT_HOME,
     DatabaseOption,
@@ -83,19 +83,65 @@ def check(
     home: HomeOption = DEFAULT_HOME,
     database: DatabaseOption = None,
     database_url: UrlOption = "",
+    pg_bin: PgBinOption = None,
+    repair: Annotated[
+        bool,
+        CommandOption("Mend what can be mended, after a backup; all servers must be stopped"),
+    ] = False,
 ) -> int:
     """Check the integrity of the database, also while the server runs. The exit code is 1 if it is damaged."""
     from pilotage.server.process.home import Home
 
-    owned = Home.at(home, database_location(database, database_url))
+    owned = Home.at(home, database_location(database, database_url), pg_bin)
     damage = owned.database.check()
-    for line in damage:
-        print(line)
-    if damage:
-        print(f"pilotage: {owned.database.shown} is damaged", file=sys.stderr)
-        return DAMAGED
-    print(f"{owned.database.shown} is intact")
-    return 0
+    mendable = [kind for kind in damage if not kind.by_hand]
+    if repair and mendable:
+        with _locked(owned):
+            _repair(owned)
+        damage = owned.database.check()
+    for kind in damage:
+        print(kind)
+    if not damage:
+        print(f"{owned.database.shown} is intact")
+        return 0
+    print(f"pilotage: {owned.database.shown} is damaged", file=sys.stderr)
+    if mendable and not repair:
+        print(
+            "hint: stop all servers, then `pilotage db check --repair` mends it after a backup",
+            file=sys.stderr,
+        )
+    return DAMAGED
+
+
+def _repair(owned: Home) -> None:
+    """Mend the database after a backup. Servers are kept from it meanwhile."""
+    import secrets
+    from random import SystemRandom
+
+    from pilotage.services.repairs.run import mend_all
+    from pilotage.store.writer.writer import Writer
+
+    connection = owned.database.repairing()
+    counters = owned.database.counters()
+    writer = Writer(connection)
+    writer.start()
+    try:
+        copy = (
+            owned.folder
+            / "backups"
+            / f"before-repair-{_timestamp()}.{'dump' if owned.database.file is None else 'db'}"
+        )
+        owned.database.backup(copy)
+        print(f"{copy}: the database before the repair")
+        for mended in mend_all(
+            writer.call, clock=time.time, rng=SystemRandom(), secrets=secrets, counters=counters
+        ):
+            print(f"mended {mended.check.what}: {', '.join(map(str, mended.ids))}")
+    finally:
+        writer.stop()
+        connection.close()
+        if counters is not None:
+            counters.close()
 
 
 @contextmanager

@@ -114,7 +114,7 @@ def decide_changes(tx: Transaction, ids: Sequence[int]) -> int:
     chains.delete_changes(tx.connection, decided)
     chains.add_changes(tx.connection, decisions.further)
     parallel_limits.unsettle(tx.connection, submissions)
-    _decide_gates(tx, decisions.gates)
+    decide_gates(tx, decisions.gates)
     return len(changes)
 
 
@@ -161,8 +161,19 @@ def _decide_on_submission(tx: Transaction, submission: SubmissionId, decisions: 
     return len(rows) < FAN_OUT
 
 
-def _decide_gates(tx: Transaction, keys: set[GateKey]) -> None:
-    """Set the outlooks of gates with changed conditions."""
+def decide_on_gone_parents(tx: Transaction, rows: Iterable[ConditionRow]) -> None:
+    """Decide conditions on parents that exist no more, as if these had been deleted. No server leaves such a state."""
+    decisions = _Decisions()
+    for row in rows:
+        outlook = outlook_of_job(RunAfter(row.condition), JobState.DELETED)
+        parent = f"job {row.parent_job}" if row.parent_job else f"submission {row.parent_submission}"
+        decisions.add(row, outlook, f"{parent} is gone")
+    chains.save_conditions(tx.connection, decisions.conditions)
+    decide_gates(tx, decisions.gates)
+
+
+def decide_gates(tx: Transaction, keys: set[GateKey]) -> None:
+    """Set the outlooks of gates by their conditions. A gate without a condition opens."""
     gates = chains.gates(tx.connection, keys)
     of_gates: dict[GateKey, list[ConditionRow]] = {key: [] for key in gates}
     for row in chains.conditions_of(tx.connection, gates.keys()) if gates else ():

@@ -30,7 +30,7 @@ from pilotage.store.writer.transaction import Transaction
 E = ElementState
 ACTOR = "server"
 REJECTED = (RequestState.REJECTED, RequestState.REJECTED_ARCHIVED)
-"""States of a request whose elements, if it has any, were never pulled."""
+"""States of a request whose elements, if it has any that have not ended, are cancelled."""
 
 
 @dataclass(slots=True)
@@ -89,12 +89,12 @@ def _ended_early(tx: Transaction, row: RequestRow) -> list[int]:
     return [
         step.position
         for step in requests.steps_of(tx.connection, row.id)
-        if row.state is RequestState.ABORTED or step.type not in GO_ON_WHEN_FORCED
+        if row.state is not RequestState.FORCE_COMPLETE or step.type not in GO_ON_WHEN_FORCED
     ]
 
 
 def _steps(tx: Transaction, row: RequestRow) -> Sequence[_PropagationStep]:
-    if row.state in (RequestState.ABORTED, RequestState.FORCE_COMPLETE):
+    if row.state in (RequestState.ABORTED, RequestState.FORCE_COMPLETE, *REJECTED):
         early = _ended_early(tx, row)
         cancelling.close_steps(tx.connection, row.id, early)
         elements: list[_PropagationStep] = []
@@ -115,10 +115,6 @@ def _steps(tx: Transaction, row: RequestRow) -> Sequence[_PropagationStep]:
             *(_FinishCancel(step) for step in early),
             *_relocations(tx, row),
         ]
-    if row.state in REJECTED:
-        steps = [step.position for step in requests.steps_of(tx.connection, row.id)]
-        cancelling.close_steps(tx.connection, row.id, steps)
-        return [_EndElements(step, E.AVAILABLE, E.CANCELED) for step in steps]
     return _relocations(tx, row)
 
 

@@ -10,7 +10,8 @@ from pilotage.core.errors import InvalidInput, NotFound
 from pilotage.store.admin import integrity_check, revisions, sqlite_backup, upgrade
 from pilotage.store.cluster.id_allocator import Counters
 from pilotage.store.engine.connection import Readers, WriterConnection
-from pilotage.store.engine.sqlite import SqliteReaders, quick_check
+from pilotage.store.engine.sqlite import SqliteReaders, open_writer, quick_check
+from pilotage.store.integrity.check import Damage
 from pilotage.store.tables.instance import Instance
 
 if TYPE_CHECKING:
@@ -40,6 +41,10 @@ class Database(Protocol):
         """The connection of a server that begins. Where it upgrades, a copy goes to `backups` before."""
         ...
 
+    def repairing(self) -> WriterConnection:
+        """The connection of a repair, which holds the database. No server runs."""
+        ...
+
     def readers(self) -> Readers: ...
 
     def session(self) -> WriterConnection | None:
@@ -58,8 +63,8 @@ class Database(Protocol):
         """Bring the schema to this version; (revision before, None: there was none; revision now). No server runs."""
         ...
 
-    def check(self) -> list[str]:
-        """Find damage; returns one line for each kind. Works while a server runs."""
+    def check(self) -> list[Damage]:
+        """Find damage of each kind. Works while a server runs."""
         ...
 
     def backup(self, target: Path) -> int:
@@ -91,6 +96,9 @@ class SqliteDatabase:
     def open(self, backups: Path, stamp: str) -> WriterConnection:
         return upgrade.open_database(self.path, backups, stamp)
 
+    def repairing(self) -> WriterConnection:
+        return open_writer(self.path)
+
     def readers(self) -> SqliteReaders:
         return SqliteReaders(self.path)
 
@@ -110,7 +118,7 @@ class SqliteDatabase:
         upgrade.open_database(self.path, backups, stamp).close()
         return before, revisions.head_revision()
 
-    def check(self) -> list[str]:
+    def check(self) -> list[Damage]:
         if not self.path.exists():
             raise NotFound(f"there is no database {self.path}")
         readers = self.readers()
@@ -119,7 +127,7 @@ class SqliteDatabase:
                 connection = readers.connection()
                 damage = quick_check(connection)
                 if damage != "ok":
-                    return [f"the file is damaged: {damage}"]
+                    return [Damage("", f"the file is damaged: {damage}", by_hand="Restore a backup.")]
                 engine = upgrade.sqlite_engine(self.path)
                 revision = upgrade.current_revision(engine)
                 engine.dispose()

@@ -16,6 +16,7 @@ from pilotage.core.errors import Conflict, InvalidInput
 from pilotage.store.admin import integrity_check, pg_dump, revisions, upgrade
 from pilotage.store.cluster.id_allocator import Counters
 from pilotage.store.engine.connection import WriterConnection
+from pilotage.store.integrity.check import Damage
 from pilotage.store.postgresql.dsn import DatabaseAddress, lock_exclusive, lock_shared
 from pilotage.store.postgresql.notify import PostgresqlNotifications
 from pilotage.store.postgresql.readers import PostgresqlReaders
@@ -58,6 +59,10 @@ class PostgresqlDatabase:
             raise
         return connection
 
+    def repairing(self) -> WriterConnection:
+        self.address.check()
+        return self.address.open_writer(lock_exclusive)
+
     def session(self) -> WriterConnection:
         return self.address.open_writer()
 
@@ -89,7 +94,7 @@ class PostgresqlDatabase:
                 engine.dispose()
         return before, revisions.head_revision()
 
-    def check(self) -> list[str]:
+    def check(self) -> list[Damage]:
         self.address.check()
         engine = self.address.engine()
         revision = upgrade.current_revision(engine)

@@ -162,7 +162,7 @@ def locate(connection: Connection, blocks: Sequence[int], now: float, *, forget:
     )
     replicas = of_blocks(connection, blocks)
     sets: dict[tuple[str, ...], int] = {}
-    changes, moved = [], []
+    changes, moved = [], list[int]()
     for block, old in before.items():
         if forget:
             new = location_sets.UNKNOWN
@@ -175,19 +175,19 @@ def locate(connection: Connection, blocks: Sequence[int], now: float, *, forget:
             )
         changes.append((new, None if forget else now, block))
         if new != old:
-            moved.append((block, 1, now))
+            moved.append(block)
     connection.execute_bulk(_SET_LOCATION, changes)
-    _record_moved(connection, moved)
+    record_moved(connection, moved, now)
     return len(moved)
 
 
-def _record_moved(connection: Connection, rows: Sequence[tuple[int, int, float]]) -> None:
-    """Remember that elements need the new location of these blocks."""
-    for row in rows:
+def record_moved(connection: Connection, blocks: Sequence[int], now: float) -> None:
+    """Remember that elements need the present location of these blocks."""
+    for block in blocks:
         connection.execute_later(
-            "INSERT INTO moved_blocks (block_id, number, moved) VALUES (?, ?, ?) ON CONFLICT (block_id)"
+            "INSERT INTO moved_blocks (block_id, number, moved) VALUES (?, 1, ?) ON CONFLICT (block_id)"
             " DO UPDATE SET number = moved_blocks.number + 1, moved = excluded.moved",
-            row,
+            (block, now),
         )
 
 
