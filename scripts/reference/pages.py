@@ -23,6 +23,7 @@ from scripts.reference import tables
 from scripts.reference.ads import reference_markdown as attributes_of_ads
 from scripts.reference.batch_systems import batch_systems_markdown
 from scripts.reference.command_line import markdown as cli_markdown
+from scripts.reference.database_checks import database_checks_markdown
 from scripts.reference.faces import addresses, verbs
 from scripts.reference.forwarding import forwarding_markdown
 from scripts.reference.job_description import reference_markdown as job_description
@@ -288,6 +289,22 @@ def with_parts(name: str) -> str:
     return PART.sub(lambda found: f"{found[1]}{PARTS[found[2]]()}\n{found[3]}", text)
 
 
+def database_checks() -> str:
+    return f"""\
+{MADE.format(source="store/integrity")}
+
+# Checks of the database
+
+`pilotage db check` looks for rows that break a rule. Each rule holds after every commit of a server, so a wrong row is a fault of
+Pilotage, of the database or of a change by hand. Each line of the command has the number of the wrong rows, the first
+of their ids, and the meaning. The exit code is 1 if there is one. How to go on is told [here](../how-to/repair-the-database.md).
+
+The last column: `yes` if `pilotage db check --repair` mends these rows. If it does not, the column says how a person goes on.
+
+{database_checks_markdown()}
+"""
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "states.md": states,
     "handover.md": hand_over,
@@ -301,6 +318,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "requests.md": request_specification,
     "api.md": lambda: with_parts("api.md"),
     "client.md": lambda: with_parts("client.md"),
+    "database-checks.md": database_checks,
 }
 
 

@@ -6,9 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pilotage.core.datasets.facts import Replica
-from pilotage.core.ids import SubmissionId
 from pilotage.services.catalogue.locations import ReplicaChange, change_replicas
-from pilotage.store.tables import submissions
 from tests.unit.services.bench import POLICY as BENCH_POLICY
 from tests.unit.services.bench import Bench
 from tests.unit.services.request_bench import RequestBench
@@ -157,8 +155,9 @@ def _chains(made: Lively) -> None:
     bench = made.bench
     [made.parent] = bench.submit()
     [made.child] = bench.submit(after_ok=(str(made.parent),))
-    made.parents = bench.accept(bench.prepared(2)).id
-    bench.make(submissions.by_id(bench.connection, SubmissionId(made.parents)))
+    both = bench.accept(bench.prepared(2))
+    bench.make(both)
+    made.parents = both.id
     [made.of_all] = bench.submit(after_ok=(f"s:{made.parents}",))
     [job, *_] = bench.submit(3, parallel=1)
     made.limited = made.value("SELECT submission_id FROM jobs WHERE id = ?", job)

@@ -337,7 +337,7 @@ def test_a_month_that_is_on_its_way_out_is_gone_for_all_and_no_damage(divided: A
     assert integrity_check.find_damage(store.readers.connection(), head_revision()) == []
     divided.execute("UPDATE submissions SET forgotten = forgotten - 1 WHERE id = 2")
     [line] = integrity_check.find_damage(store.readers.connection(), head_revision())
-    assert "of which jobs are missing" in line
+    assert line.name == "jobs-missing"
 
 
 def test_an_id_that_is_there_twice_is_damage(divided: Any, store: Store) -> None:
@@ -350,8 +350,11 @@ def test_an_id_that_is_there_twice_is_damage(divided: Any, store: Store) -> None
         "INSERT INTO events SELECT id, at + 1, kind, actor, old, new, detail, jobs FROM events WHERE id = 5"
     )
     found = integrity_check.find_damage(store.readers.connection(), head_revision())
-    damage = ["1 jobs that are in history twice: 3", "1 events that are in events twice: 5"]
-    assert found == [*damage, "1 submissions whose counters are not the numbers of their jobs: 1"]
+    assert [kind.rows for kind in found] == [
+        "1 jobs that are in history twice: 3",
+        "1 events that are in events twice: 5",
+        "1 submissions whose counters are not the numbers of their jobs: 1",
+    ]
 
 
 def test_a_backup_has_all_months_also_one_on_its_way_out(divided: Any, store: Store, tmp_path: Path) -> None:

@@ -62,6 +62,32 @@ def test_each_check_has_a_repair_or_a_reason_and_a_wrong_state() -> None:
         assert STATES[check.name].only == (check.only or "")
 
 
+NO_DAMAGE: Final = {
+    "jobs-without-last-event": (
+        "UPDATE jobs SET last_event = (SELECT min(id) - 1 FROM events) WHERE id = ?",
+        "the retention let the event go",
+    ),
+    "two-results": (
+        "INSERT INTO attempts (job_id, epoch, attempt, pilot_id, started, ended, outcome, failure)"
+        " VALUES (?, 0, 1, 1, 1, 2, 'applied', 'payload')",
+        "a person had the failed job begin again",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NO_DAMAGE)
+def test_a_state_that_is_no_damage(lively: Lively, name: str) -> None:
+    """It looks like damage, for a reason."""
+    text, reason = NO_DAMAGE[name]
+    lively.bench.connection.begin()
+    lively.bench.connection.execute("DELETE FROM events WHERE id = 1")
+    lively.bench.connection.execute(
+        text, (lively.waiting if name == "jobs-without-last-event" else lively.done,)
+    )
+    assert BY_NAME[name].count(lively.bench.connection) == (0, []), reason
+    lively.bench.connection.rollback()
+
+
 @pytest.mark.parametrize("name", STATES)
 def test_a_wrong_state_is_told_and_mended(lively: Lively, name: str) -> None:
     state, check, bench = STATES[name], BY_NAME[name], lively.bench

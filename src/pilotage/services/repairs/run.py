@@ -10,7 +10,6 @@ from typing import Any, Final
 
 import msgspec
 
-from pilotage.core import policy as policies
 from pilotage.core.errors import Conflict
 from pilotage.core.secret_source import SecretSource
 from pilotage.services.pool.index_loading import open_pool
@@ -19,6 +18,7 @@ from pilotage.services.repairs import chains, counters, jobs, requests
 from pilotage.services.repairs.repair import ACTOR, Repair, RepairRun
 from pilotage.store.cluster.id_allocator import Counters
 from pilotage.store.integrity.check import Check, Ids
+from pilotage.store.integrity.policy import policy_in_force
 from pilotage.store.integrity.registry import CHECKS
 from pilotage.store.tables import instance
 from pilotage.store.tables.events import record
@@ -75,8 +75,14 @@ def _open(tx: Transaction, rng: Random, secrets: SecretSource, counters: Counter
     known, current = instance.load(tx.connection), instance.current_policy(tx.connection)
     if known is None or current is None:
         raise Conflict("the row of the instance or its policy is missing", hint="restore a backup")
+    stored = policy_in_force(tx.connection)
+    if stored is None:
+        raise Conflict(
+            f"the stored policy, version {current.version}, is not valid for this version of Pilotage",
+            hint="`pilotage up` says why, and how to go on; repair the database afterwards",
+        )
     # Limits of running jobs would be counted by queue, and a queue may be missing. Nothing starts here.
-    policy = msgspec.structs.replace(policies.parse(current.text), limits=())
+    policy = msgspec.structs.replace(stored, limits=())
     return open_pool(
         tx,
         policy,

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from typing import Final
 
-from pilotage.core import policy as policies
 from pilotage.core.pilots.states import FINAL
 from pilotage.store.engine.connection import Connection
 from pilotage.store.integrity.check import Check, quoted, text_literal
-from pilotage.store.tables import instance
+from pilotage.store.integrity.policy import policy_in_force
 
 _FINAL: Final = quoted(FINAL)
 
 
 def _stalled_though_heard(connection: Connection) -> str:
     """Stalled jobs of pilots whose lease was renewed after the jobs were marked. The lease is that of the policy."""
-    current = instance.current_policy(connection)
-    leases = (
-        {} if current is None else {name: ce.lease for name, ce in policies.parse(current.text).ces.items()}
-    )
+    policy = policy_in_force(connection)
+    leases = {} if policy is None else {name: ce.lease for name, ce in policy.ces.items()}
     cases = " ".join(
         f"WHEN {text_literal(name)} THEN CAST({length} AS double precision)"
         for name, length in sorted(leases.items())

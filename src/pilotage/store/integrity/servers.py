@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from pilotage.core import policy as policies
 from pilotage.store.cluster import limit_leases
 from pilotage.store.engine.connection import Connection
 from pilotage.store.integrity.check import Check
-from pilotage.store.tables import counts, instance, submissions
+from pilotage.store.integrity.policy import policy_in_force
+from pilotage.store.tables import counts, submissions
 
 
 def _wrong_limits(connection: Connection) -> Iterator[str]:
     """The keys of shared limits whose places, with those of servers and of jobs, are not as many as the limit."""
-    current = instance.current_policy(connection)
+    policy = policy_in_force(connection)
     states = limit_leases.states(connection)
-    if current is None or not any(state.running is not None for state in states.values()):
+    if policy is None or not any(state.running is not None for state in states.values()):
         return
-    limits = {limit.key: limit for limit in policies.parse(current.text).matching_limits()}
+    limits = {limit.key: limit for limit in policy.matching_limits()}
     held, allocations = counts.held_counts_and_allocations(connection)
     identities = dict(submissions.all_queues(connection))
     for key, state in sorted(states.items()):
