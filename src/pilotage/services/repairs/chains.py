@@ -1,4 +1,4 @@
-"""Repairs of jobs that depend on others: the duty of dependants is told once more what it has missed."""
+"""Repairs of jobs that depend on others: the duty of dependants gets the changes that it has missed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Repairs of counters, and of what gone servers have left."""
+"""Repairs of counters, and of rows that gone servers have left."""
 
 from __future__ import annotations
 

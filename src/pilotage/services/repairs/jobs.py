@@ -42,7 +42,7 @@ def give_queue(run: RepairRun, tx: Transaction, ids: Sequence[int]) -> None:
 
 
 def begin_history(run: RepairRun, tx: Transaction, ids: Sequence[int]) -> None:
-    """Give jobs an event of their present state. What came before stays linked where the last event is about them."""
+    """Give jobs an event of their present state. Earlier events stay linked where the last event is about them."""
     own = mended_jobs.with_own_last_event(tx.connection, ids)
     events = run.pool.event_batch(run.now, "server")
     for job in jobs.by_ids(tx.connection, ids).values():

@@ -33,14 +33,14 @@ REPAIRS: Final[Mapping[str, Repair]] = {
 """The repair of each check, by its name."""
 
 AT_ONCE = 100
-"""Rows that one transaction mends."""
+"""Rows mended by one transaction."""
 ROUNDS = 3
 """A repair may uncover a state that an earlier check looks for."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mended:
-    """Rows that one transaction has mended."""
+    """Rows mended by one transaction."""
 
     check: Check
     ids: Ids

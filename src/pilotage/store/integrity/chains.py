@@ -54,7 +54,7 @@ _MOVING: Final = (
     "CASE g.outlook WHEN 'never' THEN j.state = 'Blocked' WHEN 'open' THEN j.state = 'Skipped'"
     " ELSE j.state IN ('Blocked', 'Skipped') END"
 )
-"""As `dependants._MOVING`."""
+"""The job `j` has not followed the gate `g`: see `dependants._MOVING`."""
 
 
 def gone(connection: Connection) -> str:

@@ -40,9 +40,9 @@ class Check:
     def next_ids(self, connection: Connection, after: int | str | None, most: int) -> Ids:
         """The ids of wrong rows above `after`, ascending, at most `most`. None: from the first one on."""
         if self.search is not None:
-            found = self.search(connection)
+            wrong = self.search(connection)
             # Ids of one table are of one type.
-            left = found if after is None else (id_ for id_ in found if id_ > after)  # type: ignore[operator]
+            left = wrong if after is None else (id_ for id_ in wrong if id_ > after)  # type: ignore[operator]
             return list(islice(left, most))  # type: ignore[return-value]
         broken = f"WITH broken (id) AS ({self._query(connection)}) SELECT DISTINCT id FROM broken"
         where, values = ("", ()) if after is None else (" WHERE id > ?", (after,))
@@ -52,9 +52,9 @@ class Check:
     def count(self, connection: Connection) -> tuple[int, Ids]:
         """The number of wrong rows, and the first of them."""
         if self.search is not None:
-            found = self.search(connection)
-            first: Ids = list(islice(found, EXAMPLES))  # type: ignore[assignment]
-            return len(first) + sum(1 for _ in found), first
+            wrong = self.search(connection)
+            first: Ids = list(islice(wrong, EXAMPLES))  # type: ignore[assignment]
+            return len(first) + sum(1 for _ in wrong), first
         sql = f"WITH broken (id) AS ({self._query(connection)}) SELECT count(DISTINCT id) FROM broken"
         [count] = connection.execute(sql).fetchone()
         return count, self.next_ids(connection, None, EXAMPLES) if count else []
@@ -69,7 +69,7 @@ class Damage:
     """A broken rule, with its rows in words."""
 
     name: str
-    """Of the check; empty: the file as a whole is damaged."""
+    """The name of the check; empty: the file as a whole is damaged."""
     rows: str
     """Such as "2 jobs that wait for nothing: 4, 5"."""
     meaning: str = ""

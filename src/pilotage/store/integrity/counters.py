@@ -1,4 +1,4 @@
-"""Checks of what can be computed from other rows: counters of jobs, sequences of ids, and partitions."""
+"""Checks of rows that can be computed from others: counters of jobs, sequences of ids, and partitions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The changes of rows by which repairs mend counters, and what servers have."""
+"""The changes of rows by which repairs mend counters, and the rows of servers."""
 
 from __future__ import annotations
 

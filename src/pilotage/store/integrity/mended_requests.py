@@ -19,7 +19,7 @@ _OPEN_JOBS: Final = quoted(element_jobs.UNFINISHED)
 
 
 class OpenStep(NamedTuple):
-    """A step of a request, with what is left to do in it."""
+    """A step of a request, with the work that is left in it."""
 
     position: int
     after: int | None
@@ -42,7 +42,7 @@ def steps_with_work(connection: Connection, request: int) -> list[OpenStep]:
 
 
 def open_steps(connection: Connection, request: int, steps: Sequence[int], *, taking: Sequence[int]) -> None:
-    """Let ended steps go on, with the data sets that they write. `taking`: those among them that get more elements."""
+    """Let ended steps go on, with the data sets that they write. `taking`: the steps among them that get more elements."""
     them, value = in_list(connection, "position", steps)
     connection.execute(
         f"UPDATE request_steps SET ended = 0 WHERE request_id = ? AND {them}", (request, value)
@@ -62,7 +62,7 @@ def open_steps(connection: Connection, request: int, steps: Sequence[int], *, ta
 def put_back(
     connection: Connection, request: RequestRow, state: RequestState, now: float, reason: str
 ) -> None:
-    """Give a request an earlier state, which no move leads to. What an abort or a refusal asks for is done again."""
+    """Give a request an earlier state, which no move leads to. An abort or a refusal is carried out again."""
     propagating = state in (RequestState.ABORTED, RequestState.REJECTED, RequestState.REJECTED_ARCHIVED)
     connection.execute(
         "UPDATE requests SET state = ?, changed = ?, version = version + 1, propagating = ?, reason = ?"

@@ -1,4 +1,4 @@
-"""All checks, in the order in which repairs are made: those of counters come last, since repairs change rows."""
+"""All checks, in the order in which repairs are made: counters come last, since repairs change rows."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ def _lacks_events(connection: Connection, element: int, blocks: str, mask: str) 
 UNTAKEN: Final = (
     "s.after IS NOT NULL AND s.type <> 'Cleanup'"
     " AND EXISTS (SELECT 1 FROM blocks b WHERE b.dataset_id = s.input_dataset"
-    # A later request of a chain may take what it adds to a data set.
+    # A later request of a chain may take the blocks that it adds to a data set.
     " AND b.files > 0 AND b.closed_number > (SELECT max(o.taken) FROM request_steps o"
     " WHERE o.input_dataset = s.input_dataset AND o.type = s.type))"
 )

@@ -1,4 +1,4 @@
-"""Checks of the instance, and of what servers that share a database have: duties, and places of limits."""
+"""Checks of the instance, and of the rows of servers that share a database: duties, and places of limits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pilotage.store.tables import counts, submissions
 
 
 def _wrong_limits(connection: Connection) -> Iterator[str]:
-    """The keys of shared limits whose places, with those of servers and of jobs, are not as many as the limit."""
+    """The keys of shared limits whose free places, places of servers and places of jobs are not as many as the limit."""
     policy = policy_in_force(connection)
     states = limit_leases.states(connection)
     if policy is None or not any(state.running is not None for state in states.values()):
