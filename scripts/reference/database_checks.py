@@ -7,7 +7,8 @@ from pilotage.store.integrity.registry import CHECKS
 
 def database_checks_markdown() -> str:
     rows = [
-        f"| {check.what}{_only(check.only)} | {check.meaning} | {check.by_hand or 'yes'} |" for check in CHECKS
+        f"| {check.what}{_only(check.only)} | {check.meaning} | {check.by_hand or 'yes'} |"
+        for check in CHECKS
     ]
     return "\n".join(["| wrong rows | meaning | repair |", "|---|---|---|", *rows])
 

@@ -59,7 +59,7 @@ def _moved_blocks(connection: Connection) -> Iterator[int]:
         after = rows[-1][0]
 
 
-class _BlockPlaces:
+class _SettledPlaces:
     """The sites of the blocks of elements, without blocks that are on their way."""
 
     def __init__(self, connection: Connection) -> None:
@@ -83,7 +83,7 @@ class _BlockPlaces:
 
 def _elements_elsewhere(connection: Connection) -> Iterator[int]:
     """Elements that are not split, and whose location is not that of their blocks."""
-    locations = _BlockPlaces(connection)
+    locations = _SettledPlaces(connection)
     rows = connection.execute(
         f"SELECT id, location_set, blocks FROM elements WHERE state IN ({_UNSPLIT}) AND blocks <> '[]' ORDER BY id"
     ).fetchall()
@@ -95,7 +95,7 @@ def _elements_elsewhere(connection: Connection) -> Iterator[int]:
 
 def _jobs_elsewhere(connection: Connection) -> Iterator[int]:
     """Made jobs of elements whose blocks are at sites, none of which the jobs may use."""
-    locations = _BlockPlaces(connection)
+    locations = _SettledPlaces(connection)
     groups = connection.execute(
         "SELECT DISTINCT j.location_set, e.blocks FROM element_jobs j JOIN elements e ON e.id = j.element_id"
         " WHERE j.state IN ('made', 'cooloff') AND e.blocks <> '[]'"
@@ -117,7 +117,7 @@ def _jobs_elsewhere(connection: Connection) -> Iterator[int]:
 
 def sites_of_jobs(connection: Connection, jobs: Sequence[int]) -> dict[tuple[str, ...], list[int]]:
     """Made jobs by the sites of all blocks of their elements. Jobs of blocks that are nowhere are left out."""
-    locations = _BlockPlaces(connection)
+    locations = _SettledPlaces(connection)
     them, value = in_list(connection, "j.id", jobs)
     rows = connection.execute(
         f"SELECT j.id, e.blocks FROM element_jobs j JOIN elements e ON e.id = j.element_id WHERE {them} ORDER BY j.id",

@@ -42,7 +42,7 @@ def steps_with_work(connection: Connection, request: int) -> list[OpenStep]:
 
 
 def open_steps(connection: Connection, request: int, steps: Sequence[int], *, taking: Sequence[int]) -> None:
-    """Let ended steps go on, with the data sets that they write. `taking`: the steps among them that get more elements."""
+    """Let ended steps go on, with the data sets that they write. `taking`: the steps that get more elements."""
     them, value = in_list(connection, "position", steps)
     connection.execute(
         f"UPDATE request_steps SET ended = 0 WHERE request_id = ? AND {them}", (request, value)

@@ -13,7 +13,7 @@ from pilotage.store.tables import counts, submissions
 
 
 def _wrong_limits(connection: Connection) -> Iterator[str]:
-    """The keys of shared limits whose free places, places of servers and places of jobs are not as many as the limit."""
+    """The keys of shared limits whose free places and used places are not as many as the limit."""
     policy = policy_in_force(connection)
     states = limit_leases.states(connection)
     if policy is None or not any(state.running is not None for state in states.values()):
