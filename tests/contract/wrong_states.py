@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from pilotage.core.datasets.facts import FileEntry, Replica
-from pilotage.services.catalogue.locations import element_moves, move_elements
+from pilotage.services.catalogue.locations import elements_of_moved, move_elements
 from pilotage.services.catalogue.outputs import WrittenFile, close_output, register_outputs
 from pilotage.services.jobs import dependants
 from pilotage.store.cluster.limit_leases import key_to_text
@@ -208,7 +208,7 @@ def _moved(lively: Lively) -> None:
     """As the duty of locations does."""
     bench = lively.bench
     moved = replicas.moved_blocks(bench.connection, 100)
-    bench.do(lambda tx: move_elements(tx, element_moves(tx.connection, moved), bench.now))
+    bench.do(lambda tx: move_elements(tx, elements_of_moved(tx.connection, moved), bench.now))
     lively.sql("DELETE FROM moved_blocks")
     assert lively.value("SELECT min(location_set) FROM elements WHERE state = 'Available'") > 0
 

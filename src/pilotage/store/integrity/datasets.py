@@ -7,12 +7,13 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from pilotage.core.datasets.facts import ANYWHERE, common_sites, sorted_sites
+from pilotage.core.workqueue.states import ElementState
 from pilotage.store.engine.connection import Connection, bounded_sum, in_list
 from pilotage.store.integrity.check import Check, quoted
-from pilotage.store.tables import datasets, element_locations, location_sets, replicas
+from pilotage.store.tables import datasets, location_sets, replicas
 
 _BATCH: Final = 500
-_UNSPLIT: Final = quoted(element_locations.UNSPLIT)
+_UNSPLIT: Final = quoted({ElementState.AVAILABLE, ElementState.NEGOTIATING, ElementState.ACQUIRED})
 
 Sites = tuple[str, ...] | None
 """None: not known."""
