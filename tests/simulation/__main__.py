@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 
-from tests.simulation.mistakes import MISTAKES, MISTAKES_OF_SEVERAL, first_seed
+from tests.simulation.mistakes import MISTAKES, MISTAKES_OF_OVERLAPS, MISTAKES_OF_SEVERAL, first_seed
 from tests.simulation.shrink import shrunk
 from tests.simulation.world import History, simulate
 
@@ -30,7 +30,14 @@ def main() -> int:
         default="sqlite",
         help="postgresql: two servers on one database",
     )
+    parser.add_argument(
+        "--interleaved",
+        action="store_true",
+        help="transactions of the two servers overlap; the histories are shorter",
+    )
     given = parser.parse_args()
+    if given.interleaved:
+        given.store = "postgresql"
     if given.seeds:
         first, _, last = given.seeds.partition("-")
         seeds = range(int(first), int(last or first) + 1)
@@ -38,15 +45,15 @@ def main() -> int:
         seeds = range(given.seed or 0, (given.seed or 0) + 1)
     only = {int(number) for number in given.only.split(",")} if given.only else None
     if given.mistake:
-        return find(given.mistake, seeds, given.store)
+        return find(given.mistake, seeds, given.store, interleaved=given.interleaved)
     failed, begun = [], time.perf_counter()
     for seed in seeds:
-        history = simulate(seed, only, store=given.store)
+        history = simulate(seed, only, store=given.store, interleaved=given.interleaved)
         if history.failure:
             failed.append(seed)
             tell(history, steps=given.steps)
             if not given.no_shrink:
-                shorter = shrunk(history, store=given.store)
+                shorter = shrunk(history, store=given.store, interleaved=given.interleaved)
                 print(f"shortest history, {len(shorter.happened)} faults:")
                 tell(shorter, steps=True)
         elif len(seeds) == 1:
@@ -57,11 +64,14 @@ def main() -> int:
     return 1 if failed else 0
 
 
-def find(names: list[str], seeds: range, store: str) -> int:
+def find(names: list[str], seeds: range, store: str, *, interleaved: bool) -> int:
     missed = 0
-    known = MISTAKES if store == "sqlite" else MISTAKES_OF_SEVERAL
+    of_several = MISTAKES_OF_OVERLAPS if interleaved else MISTAKES_OF_SEVERAL
+    known = MISTAKES if store == "sqlite" else of_several
     for name in known if names == ["all"] else names:
-        found = first_seed(name, lambda seed: simulate(seed, store=store).failure, seeds)
+        found = first_seed(
+            name, lambda seed: simulate(seed, store=store, interleaved=interleaved).failure, seeds
+        )
         missed += found is None
         print(
             f"{name}: " + ("not found" if found is None else f"seed {found[0]}: {found[1][:200]}"), flush=True
@@ -77,6 +87,8 @@ def tell(history: History, *, steps: bool) -> None:
             f"seed {history.seed}: {history.jobs} jobs {history.states}, {len(history.happened)} faults,"
             f" {history.starts} starts, {history.messages} messages, {history.seconds:.0f} s, {history.digest}"
         )
+    if history.overlaps:
+        print(f"  {history.overlaps}")
     if steps:
         for at, fault in history.happened:
             print(f"  {at:8.1f} s: fault {fault}")

@@ -41,6 +41,12 @@ def check_ledger(store: Store) -> None:
         raise Broken(f"{type(error).__name__}: {error}") from error
 
 
+def check_damage(store: Store) -> None:
+    """After each commit: the rules of `pilotage db check`."""
+    damage = store.damage()
+    need(not damage, f"the check of the database finds {damage[:3]}")
+
+
 def unsettled(connection: Rows, sites: Sites, restores: Restores) -> Iterator[str]:
     """What is not at rest yet, once faults have ceased.
 

@@ -12,10 +12,11 @@ from unittest.mock import patch
 from pilotage.core import handover
 from pilotage.core.errors import NotAuthenticated
 from pilotage.core.handover import Answer, Custody, Decision, Fence, Message, Relation, RetryDecision
+from pilotage.core.ids import QueueId
 from pilotage.core.pilots.handover import Seen, Sight
 from pilotage.core.queues.index import QueueIndex
 from pilotage.core.requests.retries import FailedTry, RetryRules, RetryVerdict, after_failed_try
-from pilotage.core.workqueue.states import ElementJobState
+from pilotage.core.workqueue.states import ElementJobState, ElementState
 from pilotage.pilot.assignments import Stage
 from pilotage.pilot.machine import Machine
 from pilotage.server.duties import duty_leases, peers
@@ -33,7 +34,18 @@ from pilotage.services.submission import accept
 from pilotage.services.workqueue import expiry, roll_up
 from pilotage.services.workqueue.intake import _Intake
 from pilotage.store.postgresql.connection import PostgresqlConnection
-from pilotage.store.tables import element_jobs, instance, job_outcomes, pilots
+from pilotage.store.tables import (
+    bans,
+    element_jobs,
+    element_progress,
+    instance,
+    job_outcomes,
+    pilots,
+    submission_ends,
+    submissions,
+)
+from pilotage.store.tables.element_progress import StepProgress
+from pilotage.store.tables.submission_ends import SubmissionEnds
 from pilotage.store.writer.replies import send_results
 from pilotage.store.writer.transaction import Transaction
 from pilotage.store.writer.writer import Writer
@@ -223,10 +235,56 @@ MISTAKES_OF_SEVERAL: Final[Mapping[str, tuple[Change, ...]]] = {
 """Mistakes that need several servers on one store."""
 
 
+def _eight_looks(connection: Any, request: int, step: int) -> StepProgress:
+    """Look for each state by a statement of its own."""
+    sql = "SELECT 1 FROM elements WHERE request_id = ? AND step = ? AND state = ? LIMIT 1"
+    states = {
+        state
+        for state in ElementState
+        if connection.execute(sql, (request, step, str(state))).fetchone() is not None
+    }
+    sql = "SELECT 1 FROM element_jobs WHERE request_id = ? AND step = ? AND state = ? LIMIT 1"
+    return StepProgress(
+        frozenset(states),
+        any(connection.execute(sql, (request, step, state)).fetchone() for state in element_jobs.UNFINISHED),
+    )
+
+
+def _two_looks(connection: Any, submission: int) -> SubmissionEnds:
+    """Look for unfinished jobs of a submission, and then for failed ones."""
+    unfinished = submission_ends.has_unfinished(connection, submission)
+    return SubmissionEnds(unfinished, _ends_of_submission(connection, submission).not_done)
+
+
+_ends_of_submission = submission_ends.ends_of_submission
+
+
+def _keep_queue_unseen(connection: Any, queue: int) -> bool:
+    """Say that a queue is kept, whether its row is there or not."""
+    is_there = submissions.queue_identity(connection, QueueId(queue)) is not None
+    sql = "UPDATE queues SET empty_since = NULL WHERE id = ? AND empty_since IS NOT NULL"
+    connection.execute(sql, (queue,))
+    return is_there
+
+
+def _end_whatever_the_row_says(connection: Any, ban: int, *, by: str, now: float) -> bool:
+    return bans.end(connection, ban, by=by, now=now)
+
+
+MISTAKES_OF_OVERLAPS: Final[Mapping[str, tuple[Change, ...]]] = {
+    "the states of a step are looked at one by one": ((element_progress, "of_step", _eight_looks),),
+    "the ends of a submission are looked at twice": ((submission_ends, "ends_of_submission", _two_looks),),
+    "a queue is kept by a look at its row": ((submissions, "keep_queue", _keep_queue_unseen),),
+    "bans end by what a server remembers": ((bans, "end_if_over", _end_whatever_the_row_says),),
+}
+"""Mistakes that need transactions that overlap."""
+_ALL: Final[Mapping[str, tuple[Change, ...]]] = {**MISTAKES, **MISTAKES_OF_SEVERAL, **MISTAKES_OF_OVERLAPS}
+
+
 @contextmanager
 def made(name: str) -> Iterator[None]:
     """Make a mistake for as long as this lasts."""
-    changes = MISTAKES[name] if name in MISTAKES else MISTAKES_OF_SEVERAL[name]
+    changes = _ALL[name]
     patches = [patch.object(target, attribute, value) for target, attribute, value in changes]
     for one in patches:
         one.start()

@@ -76,7 +76,7 @@ class Process:
         if not self.alive:
             return
         self.alive = False
-        for call in self._at_death:
+        for call in list(self._at_death):
             call()
         self._at_death.clear()
 

@@ -32,6 +32,9 @@ def check_end(connection: Rows, books: ProductionBooks, storage: Storage) -> Non
     need(known == set(books.requests), f"requests {known}, as the manager was told {books.requests}")
     for request in books.requests:
         _events_are_in_one_result(connection, request, books)
+        if request not in books.ended_early:
+            _each_event_is_told(connection, request)
+    _outputs_are_merged(connection)
     for request, events in books.requests.items():
         if events:
             _merged_once(connection, request, events, books)
@@ -55,6 +58,58 @@ def _events_are_in_one_result(connection: Rows, request: int, books: ProductionB
     )
     if books.requests[request] and request not in books.ended_early:
         need(events == books.requests[request], f"request {request}: elements with {events} events")
+
+
+def _each_event_is_told(connection: Rows, request: int) -> None:
+    """A completed request has each event in an accepted result, or in a piece that it names as failed."""
+    [state] = connection.execute("SELECT state FROM requests WHERE id = ?", (request,)).fetchone()
+    if state != "completed":
+        return
+    pieces: Counter[tuple[int, str]] = Counter()
+    for element, piece, events in connection.execute(
+        "SELECT element_id, state, events FROM element_jobs WHERE request_id = ?", (request,)
+    ):
+        pieces[element, piece] += events
+    for element, its_state, unsplit, events in connection.execute(
+        "SELECT id, state, unsplit, events FROM elements WHERE request_id = ?", (request,)
+    ):
+        need(
+            its_state in ("Done", "Failed"),
+            f"request {request} is completed, its element {element} is {its_state}",
+        )
+        told = pieces[element, "done"] + pieces[element, "exhausted"]
+        untold = not unsplit and told != events
+        need(
+            not untold,
+            f"request {request} is completed: element {element} has {events} events, {told} are told",
+        )
+
+
+def _outputs_are_merged(connection: Rows) -> None:
+    """Each closed block of a data set that a later step reads is in one of its elements."""
+    for request, position, dataset in connection.execute(
+        "SELECT s.request_id, s.position, s.input_dataset FROM request_steps s JOIN requests r ON r.id = s.request_id"
+        " WHERE r.state = 'completed' AND s.type = 'Merge' AND s.input_dataset IS NOT NULL"
+    ).fetchall():
+        known = {
+            block
+            for (blocks,) in connection.execute(
+                "SELECT e.blocks FROM elements e JOIN request_steps s ON s.request_id = e.request_id"
+                " AND s.position = e.step WHERE s.input_dataset = ? AND s.type = 'Merge'",
+                (dataset,),
+            )
+            for block in json.loads(blocks)
+        }
+        filled = {
+            block
+            for (block,) in connection.execute(
+                "SELECT DISTINCT block_id FROM files WHERE dataset_id = ?", (dataset,)
+            )
+        }
+        need(
+            filled <= known,
+            f"request {request} step {position}: blocks {sorted(filled - known)} are not merged",
+        )
 
 
 def _merged_once(connection: Rows, request: int, events: int, books: ProductionBooks) -> None:

@@ -1,8 +1,7 @@
 """A server of several on one database of PostgreSQL, in virtual time.
 
-Each transaction runs within one callback of the loop, so those of two servers never overlap. `lock_timeout` ends what
-waits all the same. The clock of the database is that of the loop: functions of the schema `simulated` stand before
-PostgreSQL's own, and read a file that the loop writes.
+Transactions of servers may overlap (`tests.simulation.interleaving`). The clock of the database is that of the loop:
+functions of the schema `simulated` stand before PostgreSQL's own, and read a file that the loop writes.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import Any
 
 import psycopg
 
-from pilotage.server.duties.duty_leases import DutyLeases, FencedWriter
+from pilotage.server.duties.duty_leases import DutyLeases
 from pilotage.server.duties.leases import LeaseDuty
 from pilotage.server.duties.loop import every
 from pilotage.server.duties.own_state import RenewalDuty
@@ -29,12 +28,16 @@ from pilotage.services.pool.index_loading import open_pool
 from pilotage.services.pool.state import Pool
 from pilotage.services.pool.token_state import read_token_state
 from pilotage.services.shares.corrections import read_corrections
+from pilotage.store.postgresql.connection import PostgresqlConnection
 from pilotage.store.tables import instance
 from pilotage.store.writer.transaction import Transaction
 from pilotage.twin.server import OWNER, URL, TwinServer, TwinServerSettings
 from tests import postgres
+from tests.simulation.interleaving import SETTINGS, InterleavedWriter, Interleaving
 
-OPTIONS = "-c search_path=simulated,public,pg_catalog -c lock_timeout=2000 -c synchronous_commit=on"
+OPTIONS = (
+    "-c search_path=simulated,public,pg_catalog -c lock_timeout=1000 -c synchronous_commit=on " + SETTINGS
+)
 _CLOCK = """\
 CREATE SCHEMA IF NOT EXISTS simulated;
 CREATE FUNCTION simulated.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATILE
@@ -90,6 +93,8 @@ class LoopNotifications:
 class SharedServer(TwinServer):
     """One of several servers."""
 
+    _writer: InterleavedWriter
+
     def __init__(
         self,
         settings: TwinServerSettings,
@@ -97,12 +102,15 @@ class SharedServer(TwinServer):
         database: str,
         number: int,
         notifications: LoopNotifications,
+        interleaving: Interleaving,
     ) -> None:
         """`number`: of the servers that share the database."""
         self._settings, self._number = settings, number
         self._home = Home.at(settings.folder, database)
         self._home.make()
-        self.connection = self._home.database.open(settings.folder / "backups", "twin")
+        connection = self._home.database.open(settings.folder / "backups", "twin")
+        assert isinstance(connection, PostgresqlConnection)
+        self.connection = connection
         self._readers = self._home.database.readers()
         counters = self._home.database.counters()
         assert counters is not None
@@ -110,7 +118,7 @@ class SharedServer(TwinServer):
         self._notifications = notifications
         self._monotonic = loop.time
         self._clock = DatabaseClock(self._readers, settings.clock or loop.time)
-        self._writer = FencedWriter(self.connection, commits_inline=True)
+        self._writer = InterleavedWriter(connection, interleaving)
         self._writer.move_to_loop(loop)
         self.context = self._context()
         self.name = self.context.pool.peers.server
@@ -140,10 +148,7 @@ class SharedServer(TwinServer):
         await self._writer.acall(lambda tx: leave(tx, self.name))
 
     def abandon(self) -> None:
-        # The database hears at once of the end of the sessions, so that no lock of a dead server is left.
-        self.connection.rollback()
-        # A dead server makes no session again.
-        self._writer._stopping = True
+        self._writer.die()
         self.close_connections()
 
     def close(self) -> None:

@@ -7,7 +7,9 @@ from tests.simulation.world import History, simulate
 MOST_TRIES = 60
 
 
-def shrunk(history: History, most: int = MOST_TRIES, *, store: str = "sqlite") -> History:
+def shrunk(
+    history: History, most: int = MOST_TRIES, *, store: str = "sqlite", interleaved: bool = False
+) -> History:
     """A history of the same seed with fewer faults that fails too. `most`: histories to try."""
     best, kept = history, [fault.number for _, fault in history.happened]
     size = max(1, len(kept) // 2)
@@ -16,7 +18,7 @@ def shrunk(history: History, most: int = MOST_TRIES, *, store: str = "sqlite") -
         while place < len(kept) and most > 0:
             fewer = kept[:place] + kept[place + size :]
             most -= 1
-            tried = simulate(history.seed, set(fewer), store=store)
+            tried = simulate(history.seed, set(fewer), store=store, interleaved=interleaved)
             if tried.failure:
                 best, kept = tried, fewer
             else:

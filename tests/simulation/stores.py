@@ -11,9 +11,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pilotage.store.admin import sqlite_backup
+from pilotage.store.admin.integrity_check import find_damage
+from pilotage.store.admin.revisions import head_revision
+from pilotage.store.engine.sqlite import SqliteReaders
+from pilotage.store.postgresql.dsn import DatabaseAddress
 from pilotage.twin.server import TwinServer, TwinServerSettings
 
 if TYPE_CHECKING:
+    from random import Random
+
+    from tests.simulation.processes import SimulationLoop
     from tests.simulation.shared_server import SharedDatabase
 
 
@@ -37,6 +44,15 @@ class Store(Protocol):
 
     def committed(self, server: TwinServer) -> None:
         """A server has committed."""
+
+    def finish(self) -> None:
+        """Let open transactions end."""
+
+    def overlaps(self) -> str:
+        """How transactions overlapped, in words."""
+
+    def damage(self) -> list[str]:
+        """What `pilotage db check` finds."""
 
     def back_up(self) -> Path | None:
         """Make a backup while the servers go on; None: this store makes none."""
@@ -72,6 +88,16 @@ class SqliteStore:
     def committed(self, server: TwinServer) -> None:
         """Nobody else waits for it."""
 
+    def finish(self) -> None:
+        """No transaction is open."""
+
+    def overlaps(self) -> str:
+        return ""
+
+    def damage(self) -> list[str]:
+        with closing(SqliteReaders(self._folder / "pilotage.db")) as readers:
+            return find_damage(readers.connection(), head_revision())
+
     def back_up(self) -> Path | None:
         self._backups += 1
         backup = self._folder / f"backup-{self._backups}.db"
@@ -102,10 +128,13 @@ class PostgresqlStore:
     dialect = "postgresql"
     servers = 2
 
-    def __init__(self, database: SharedDatabase) -> None:
+    def __init__(self, database: SharedDatabase, loop: SimulationLoop, rng: Random, rate: float) -> None:
+        """`rate`: of the trips of writers, those before which their transactions stand still."""
+        from tests.simulation.interleaving import Interleaving
         from tests.simulation.shared_server import LoopNotifications
 
         self._database = database
+        self.interleaving = Interleaving(loop, rng, database.session(), rate)
         self._notifications = LoopNotifications()
         self._session = database.session()
 
@@ -122,7 +151,9 @@ class PostgresqlStore:
     ) -> TwinServer:
         from tests.simulation.shared_server import SharedServer
 
-        return SharedServer(settings, loop, self._database.url, number, self._notifications)
+        return SharedServer(
+            settings, loop, self._database.url, number, self._notifications, self.interleaving
+        )
 
     def back_up(self) -> Path | None:
         """Its backups are dumps by programs of PostgreSQL: each would take seconds."""
@@ -131,9 +162,21 @@ class PostgresqlStore:
     def restore(self, backup: Path) -> None:
         raise NotImplementedError
 
+    def finish(self) -> None:
+        self.interleaving.finish()
+
+    def overlaps(self) -> str:
+        return str(self.interleaving.counts)
+
+    def damage(self) -> list[str]:
+        with closing(DatabaseAddress.parse(self._database.url).readers()) as readers:
+            return find_damage(readers.connection(), head_revision())
+
     def committed(self, server: TwinServer) -> None:
+        self.interleaving.committed(server.connection)
         self._notifications.committed(server.context.pool.peers.server)
 
     def close(self) -> None:
+        self.interleaving.close()
         self._session.close()
         self._database.close()

@@ -16,7 +16,7 @@ import pytest
 from tests.simulation.faults import KINDS, draw_faults
 from tests.simulation.mistakes import MISTAKES, MISTAKES_OF_SEVERAL, first_seed, made
 from tests.simulation.shrink import shrunk
-from tests.simulation.world import LEAST_FAULTS, USER_JOBS, History, simulate
+from tests.simulation.world import WHOLE, History, simulate
 
 SEEDS = int(os.environ.get("PILOTAGE_SIMULATION_SEEDS", "24"))
 # A process that dies drops its coroutines. Python warns of coroutines that had not begun.
@@ -40,7 +40,7 @@ def _need(history: History) -> None:
     assert not history.failure, (
         f"{history.failure}\nreplay it with: python -m tests.simulation --seed {history.seed} --steps"
     )
-    assert history.jobs >= USER_JOBS
+    assert history.jobs >= WHOLE.user_jobs
 
 
 @pytest.mark.parametrize("seed", FAST)
@@ -63,7 +63,7 @@ def test_a_history_of_two_servers_on_one_database(seed: int) -> None:
 
 
 def test_every_kind_of_fault_is_drawn() -> None:
-    drawn = {fault.kind for seed in range(200) for fault in draw_faults(Random(seed), LEAST_FAULTS, 600)}
+    drawn = {fault.kind for seed in range(200) for fault in draw_faults(Random(seed), WHOLE.faults[0], 600)}
     assert drawn == set(KINDS)
 
 

@@ -37,21 +37,33 @@ from tests.simulation.sites import Sites
 from tests.simulation.stores import PostgresqlStore, SqliteStore, Store
 
 BEGIN = 1_700_000_000.0
-STORM = 600.0
-"""Seconds in which faults happen."""
 PATIENCE = 5000.0
 """Seconds after the faults until all must be at rest."""
 LOOK = 30.0
 """Seconds between two looks whether all is at rest."""
 SOME = 4
 """Of so many answers to pilots, the jobs that the pilot may keep are looked at for one."""
-USER_JOBS = 200
-"""Jobs that people submit, at least. The requests have some seventy more."""
-LEAST_FAULTS, MOST_FAULTS = 36, 52
 RESTORED = 5.0
 """Seconds until the server starts on a restored store."""
-LEAST_PERIOD = 8.0
-"""Seconds between two cycles of a duty, at least: each costs time of the run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """How long and how busy a history is."""
+
+    storm: float = 600.0
+    """Seconds in which faults happen."""
+    user_jobs: int = 200
+    """Jobs that people submit, at least. The requests have some seventy more."""
+    faults: tuple[int, int] = (36, 52)
+    """The least and the most of them."""
+    least_period: float = 8.0
+    """Seconds between two cycles of a duty, at least: each costs time of the run."""
+
+
+WHOLE = Extent()
+SHORT = Extent(storm=240.0, user_jobs=60, faults=(10, 20), least_period=12.0)
+"""Of histories with transactions that overlap: each takes as long as three others."""
 
 
 @dataclass(slots=True)
@@ -72,23 +84,33 @@ class History:
     states: dict[str, int] = field(default_factory=dict)
     starts: int = 0
     messages: int = 0
+    overlaps: str = ""
+    """How the transactions of two servers overlapped."""
 
 
 def simulate(
-    seed: int, only: Container[int] | None = None, *, faults: int | None = None, store: str = "sqlite"
+    seed: int,
+    only: Container[int] | None = None,
+    *,
+    faults: int | None = None,
+    store: str = "sqlite",
+    interleaved: bool = False,
 ) -> History:
     """Let a history happen. `only`: the numbers of the faults that happen; None: all.
 
-    `store`: "sqlite", or "postgresql" for two servers on one database.
+    `store`: "sqlite", or "postgresql" for two servers on one database. `interleaved`: their transactions overlap.
     """
     _spare_the_collector()
     rng = Random(f"{seed} faults")
-    drawn = draw_faults(rng, rng.randint(LEAST_FAULTS, MOST_FAULTS) if faults is None else faults, STORM)
+    extent = SHORT if interleaved else WHOLE
+    drawn = draw_faults(rng, rng.randint(*extent.faults) if faults is None else faults, extent.storm)
     history = History(seed, drawn)
     with tempfile.TemporaryDirectory(prefix="pilotage-simulation-") as name, _alarms() as alarms:
         folder = Path(name)
         loop = SimulationLoop(BEGIN, Random(f"{seed} calls"))
-        world = _World(history, only, loop, folder, alarms, _make_store(store, folder, loop))
+        world = _World(
+            history, extent, only, loop, folder, alarms, _make_store(store, folder, loop, seed, interleaved)
+        )
         try:
             loop.run_until_complete(world.go())
         except Broken as broken:
@@ -121,21 +143,24 @@ def _template() -> bytes:
         return (folder / "pilotage.db").read_bytes()
 
 
-def _make_store(kind: str, folder: Path, loop: SimulationLoop) -> Store:
+def _make_store(kind: str, folder: Path, loop: SimulationLoop, seed: int, interleaved: bool) -> Store:
     if kind == "sqlite":
         (folder / "pilotage.db").write_bytes(_template())
         return SqliteStore(folder)
+    from tests.simulation.interleaving import RATES
     from tests.simulation.shared_server import SharedDatabase
 
     database = SharedDatabase(BEGIN)
     loop.at_each_instant(database.set_clock)
-    return PostgresqlStore(database)
+    rng = Random(f"{seed} trips")
+    return PostgresqlStore(database, loop, rng, rng.choice(RATES) if interleaved else 0.0)
 
 
 class _World:
     def __init__(
         self,
         history: History,
+        extent: Extent,
         only: Container[int] | None,
         loop: SimulationLoop,
         folder: Path,
@@ -143,7 +168,7 @@ class _World:
         store: Store,
     ) -> None:
         self._history, self._loop, self._store, self._alarms = history, loop, store, alarms
-        seed = history.seed
+        self._extent, seed = extent, history.seed
         streams = Streams(seed)
         self._queue = FaultQueue(history.faults, only, lambda: loop.time() - BEGIN)
         self._payloads = PayloadBooks(seed, loop.time)
@@ -157,7 +182,7 @@ class _World:
                 seed,
                 self._sites.systems,
                 self._queue,
-                LEAST_PERIOD,
+                extent.least_period,
                 store,
                 number,
             )
@@ -169,7 +194,9 @@ class _World:
         self._network = Network(machines, loop, self._queue)
         self._network.on_answer = self._look_at_answer
         self._sites.network = self._network
-        self._people = People(loop, self._hosts, streams.stream("people"), STORM, USER_JOBS, budget=budget)
+        self._people = People(
+            loop, self._hosts, streams.stream("people"), extent.storm, extent.user_jobs, budget=budget
+        )
         sites = ["North"] if budget else []
         self._productions = Productions(self._people, streams.stream("productions"), sites)
         self._agents = Agents(self._network, streams)
@@ -211,6 +238,7 @@ class _World:
     def _look_at_store(self) -> None:
         try:
             checks.check_ledger(self._store)
+            checks.check_damage(self._store)
         except Broken as broken:
             self._errors.append(str(broken))
 
@@ -236,7 +264,7 @@ class _World:
             outside.call_at(BEGIN + fault.at, self._happen, fault)
         self._agents.start_all()
         people = asyncio.gather(self._people.live(), self._productions.live())
-        while self._loop.time() < BEGIN + STORM:
+        while self._loop.time() < BEGIN + self._extent.storm:
             await asyncio.sleep(LOOK)
             self._look()
         self._calm()
@@ -325,6 +353,7 @@ class _World:
         raise Broken("; ".join([*left, *failing]))
 
     async def _check_end(self) -> None:
+        self._store.finish()
         for host in self._hosts.all:
             server = host.server
             assert server is not None
@@ -337,6 +366,7 @@ class _World:
             await host.stop()
         self._need_no_errors()
         checks.check_ledger(self._store)
+        checks.check_damage(self._store)
         with self._store.reading() as connection:
             checks.check_end(
                 connection,
@@ -375,6 +405,7 @@ class _World:
             sum(host.starts for host in self._hosts.all),
             self._network.messages,
         )
+        history.overlaps = self._store.overlaps()
         self._agents.close()
         for host in self._hosts.all:
             host.after_death = lambda: None

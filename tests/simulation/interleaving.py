@@ -1,0 +1,412 @@
+"""Transactions of several servers overlap, in virtual time.
+
+A writer's group runs in a thread of its own, in turns with the loop, as a blocking program does. At drawn trips to the
+database it stands still with its transaction open, until the other server has committed some, or for a while. A
+statement that waits for a lock stands still too, until the transaction that has the lock has ended. So one thread runs
+at any time, and the seed decides the order.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, Sequence
+from contextvars import Context, copy_context
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+import psycopg
+
+from pilotage.server.duties.duty_leases import FencedWriter
+from pilotage.store.postgresql.connection import PostgresqlConnection
+from pilotage.store.writer.transaction import Request
+from tests.simulation.processes import ProcessDied, SimulationLoop
+
+RATES = (0.01, 0.03, 0.06)
+"""Of the trips of a history, those at which a transaction stands still: one of them."""
+TABLES = (
+    *(b"elements", b"element_jobs", b"requests", b"jobs", b"queues", b"conditions", b"pilots"),
+    *(b"datasets", b"submissions", b"bans", b"site_states", b"limit"),
+)
+TABLES_IN_FOCUS = 2
+FOCUS_RATE = 0.25
+"""Of the trips with a statement on a table in the focus of the history."""
+PAUSE = 1.0
+"""Seconds for which it stands still, on average, unless the other server has committed enough before."""
+LONGEST_PAUSE = 6.0
+COMMITS = (1, 1, 1, 2, 3, 6)
+LOCK_TIMEOUT = 2.0
+"""Seconds for which a statement waits for a lock, in virtual time."""
+IDLE_TIMEOUT = 60.0
+"""Seconds after which the database ends a session whose transaction stands still."""
+SETTINGS = "-c deadlock_timeout=5"
+"""So a deadlock is found before the wait for a lock is noticed."""
+MOST_ROUNDS = 1000
+"""Rounds in which open transactions end, at most."""
+_NOTICED = 0.012
+"""Real seconds until the database is asked whether a statement waits for a lock."""
+_ENDS = (b"COMMIT", b"ROLLBACK")
+
+
+@dataclass(slots=True)
+class InterleavingCounts:
+    """What happened in a history."""
+
+    pauses: int = 0
+    overlaps: int = 0
+    """Commits of one server while a transaction of another one was open."""
+    waits: int = 0
+    """Statements that waited for a lock."""
+    timeouts: int = 0
+    """Those that gave up."""
+    lost_sessions: int = 0
+
+
+class Interleaving:
+    """All transactions that are open, of the servers of one loop."""
+
+    def __init__(
+        self, loop: SimulationLoop, rng: Random, monitor: psycopg.Connection[Any], rate: float
+    ) -> None:
+        """`monitor`: a session that is asked who waits. `rate`: of the trips, those with a pause before them."""
+        self.loop, self._rng, self._rate = loop, rng, rate
+        self._focus = re.compile(b"|".join(rb"\b%s" % table for table in rng.sample(TABLES, TABLES_IN_FOCUS)))
+        self.counts = InterleavingCounts()
+        self._monitor = monitor
+        self._open: list[OpenGroup] = []
+
+    def draws_pause(self, sql: bytes) -> bool:
+        """Whether a transaction stands still before this statement."""
+        in_focus = self._rate and self._focus.search(sql)
+        return self._rng.random() < (FOCUS_RATE if in_focus else self._rate)
+
+    def pause(self) -> tuple[float, int]:
+        """For how many seconds it does so, and for how many commits of others."""
+        return min(LONGEST_PAUSE, self._rng.expovariate(1 / PAUSE)), self._rng.choice(COMMITS)
+
+    def begin(self, work: OpenGroup) -> None:
+        self._open.append(work)
+        work.start()
+        self.settle()
+
+    def ended(self, work: OpenGroup) -> None:
+        self._open.remove(work)
+
+    def committed(self, connection: object) -> None:
+        """One server has committed."""
+        for work in list(self._open):
+            if work.connection is not connection:
+                self.counts.overlaps += 1
+                work.other_committed()
+
+    def waits_for_lock(self, backend: int) -> bool:
+        row = self._monitor.execute("SELECT cardinality(pg_blocking_pids(%s)) > 0", (backend,)).fetchone()
+        return bool(row and row[0])
+
+    def cancel(self, backend: int) -> None:
+        self._monitor.execute("SELECT pg_cancel_backend(%s)", (backend,))
+
+    def end_session(self, backend: int) -> None:
+        self._monitor.execute("SELECT pg_terminate_backend(%s, 5000)", (backend,))
+
+    def settle(self) -> None:
+        """Let the statements go on whose lock is free by now. Only the thread that has the turn calls this."""
+        for work in list(self._open):
+            work.look_at_lock()
+
+    def close(self) -> None:
+        self._monitor.close()
+
+    def finish(self) -> None:
+        """Let all open transactions end at once. Called in the loop."""
+        rate, self._rate = self._rate, 0.0
+        try:
+            for _ in range(MOST_ROUNDS):
+                for work in list(self._open):
+                    work.hurry()
+                if not self._open:
+                    return
+        finally:
+            self._rate = rate
+        raise RuntimeError("a transaction waits for a lock of nobody")
+
+
+class OpenGroup:
+    """One group of a writer, which stands still at times."""
+
+    def __init__(
+        self,
+        interleaving: Interleaving,
+        connection: InterleavedConnection,
+        run: Callable[[], None],
+        ended: Callable[[], None],
+    ) -> None:
+        self.connection = connection
+        self._interleaving, self._run, self._on_end = interleaving, run, ended
+        self._context: Context = copy_context()
+        self._turn, self._back = threading.Semaphore(0), threading.Semaphore(0)
+        self._mutex = threading.Lock()
+        self._thread = threading.Thread(target=self._main, daemon=True)
+        self._killed = self._is_over = False
+        self._error: BaseException | None = None
+        self._in_statement = False
+        self._waits = False
+        """A statement waits for a lock, or has waited and wants its turn."""
+        self._paused = False
+        self._commits_left = 0
+        self._pauses = 0
+        self._waited = 0
+
+    # In the thread of the group
+
+    def _main(self) -> None:
+        self._turn.acquire()
+        try:
+            if not self._killed:
+                self._context.copy().run(self._run)
+        except BaseException as error:
+            self._error = error
+        self._is_over = True
+        self._back.release()
+
+    def is_own_thread(self) -> bool:
+        return threading.current_thread() is self._thread
+
+    def trip(self, carry_out: Callable[[], Any], sql: bytes) -> Any:
+        """Carry out a trip to the database, after a pause if that is drawn. `sql`: its statements."""
+        self._need_life()
+        self._pause_if_drawn(sql)
+        with self._mutex:
+            self._in_statement = True
+        try:
+            return carry_out()
+        finally:
+            with self._mutex:
+                self._in_statement = False
+                waited = self._waits
+            if waited:
+                self._hand_over()
+            if sql.endswith(_ENDS):
+                self._interleaving.settle()
+                self._pause_if_drawn(sql)
+
+    def _pause_if_drawn(self, sql: bytes) -> None:
+        if self._interleaving.draws_pause(sql):
+            self._paused = True
+            self._hand_over()
+
+    def _hand_over(self) -> None:
+        self._back.release()
+        self._turn.acquire()
+        self._need_life()
+
+    def _need_life(self) -> None:
+        if self._killed:
+            raise ProcessDied
+
+    # In the loop, or in the thread that has the turn
+
+    def start(self) -> None:
+        self._thread.start()
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Give it the turn until it stands still."""
+        self._turn.release()
+        backend = self.connection.backend
+        while not self._back.acquire(timeout=_NOTICED):
+            if self._interleaving.waits_for_lock(backend):
+                with self._mutex:
+                    if self._in_statement:
+                        self._waits = True
+                        break
+        self._stands_still()
+
+    def _stands_still(self) -> None:
+        if self._is_over:
+            self._end()
+        elif self._waits:
+            self._interleaving.counts.waits += 1
+            self._waited += 1
+            self._later(LOCK_TIMEOUT, self._give_up_lock, self._waited)
+        elif self._paused:
+            self._begin_pause()
+        # What it has released while it ran may let others go on.
+        self._interleaving.settle()
+
+    def _end(self) -> None:
+        self._thread.join()
+        self._interleaving.ended(self)
+        self._on_end()
+        if self._error is not None and not self._killed:
+            raise self._error
+
+    def _later(self, seconds: float, call: Callable[..., object], *args: Any) -> None:
+        loop = self._interleaving.loop
+        loop.call_later(seconds, call, *args, context=loop.outside)
+
+    def _begin_pause(self) -> None:
+        self._interleaving.counts.pauses += 1
+        self._pauses += 1
+        seconds, self._commits_left = self._interleaving.pause()
+        self._later(seconds, self._wake, self._pauses)
+        self._later(IDLE_TIMEOUT, self._idle_for_long, self._pauses)
+
+    def other_committed(self) -> None:
+        if self._paused and self._commits_left:
+            self._commits_left -= 1
+            if not self._commits_left:
+                self._wake(self._pauses)
+
+    def _wake(self, pause: int) -> None:
+        if self._paused and self._pauses == pause:
+            # In the context of its process: so it does not wake up while that is frozen.
+            self._interleaving.loop.call_soon(self._end_pause, pause, context=self._context.copy())
+
+    def _end_pause(self, pause: int) -> None:
+        if self._paused and self._pauses == pause and not self._killed:
+            self._paused = False
+            self._go_on()
+
+    def _idle_for_long(self, pause: int) -> None:
+        if self._paused and self._pauses == pause and self.connection.in_open_transaction:
+            self._interleaving.counts.lost_sessions += 1
+            self._interleaving.end_session(self.connection.backend)
+            self._interleaving.settle()
+
+    def look_at_lock(self) -> None:
+        """Plan its turn if its statement waits no longer."""
+        if not self._waits or self._paused:
+            return
+        while not self._back.acquire(timeout=_NOTICED):
+            if self._interleaving.waits_for_lock(self.connection.backend):
+                return
+        self._waits, self._paused = False, True
+        self._pauses += 1
+        self._wake(self._pauses)
+
+    def _give_up_lock(self, wait: int) -> None:
+        if self._waits and not self._paused and self._waited == wait:
+            self._interleaving.counts.timeouts += 1
+            self._interleaving.cancel(self.connection.backend)
+            self.look_at_lock()
+
+    def hurry(self) -> None:
+        """Go on at once, unless it waits for a lock."""
+        if self._paused:
+            self._paused = False
+            self._go_on()
+        else:
+            self._interleaving.settle()
+
+    def kill(self) -> None:
+        """Its process has died. In its own thread the next trip tells it."""
+        self._killed = True
+        if self.is_own_thread() or self._is_over:
+            return
+        if self._waits and not self._paused:
+            self._interleaving.end_session(self.connection.backend)
+            self._back.acquire()
+        self._waits = self._paused = False
+        self._turn.release()
+        self._back.acquire()
+        self._end()
+
+
+class InterleavedConnection(PostgresqlConnection):
+    """The session of a writer. Its trips are those of the group that runs, if one does."""
+
+    group_at_work: OpenGroup | None = None
+
+    @classmethod
+    def of(cls, connection: PostgresqlConnection) -> InterleavedConnection:
+        connection.__class__ = cls
+        assert isinstance(connection, InterleavedConnection)
+        connect = connection._connect
+
+        def connect_patiently() -> Any:
+            # Statements of a group wait in virtual time.
+            session = connect()
+            session.execute("SET lock_timeout = 0")
+            return session
+
+        connection._connect = connect_patiently
+        connection.renew()
+        return connection
+
+    def die(self) -> None:
+        """Its process has died: the database hears of that at once, and no session is made again."""
+
+        def refuse() -> Any:
+            raise ProcessDied
+
+        if self.group_at_work is not None:
+            self.group_at_work.kill()
+        self.group_at_work = None
+        self.rollback()
+        self._connect = refuse
+        self.close()
+
+    @property
+    def backend(self) -> int:
+        return 0 if self._pipeline is None else self._pipeline.session.info.backend_pid
+
+    @property
+    def in_open_transaction(self) -> bool:
+        return not self._begins and self.in_transaction
+
+    def _trip(self, carry_out: Callable[[], Any], sql: bytes) -> Any:
+        group = self.group_at_work
+        if group is None or not group.is_own_thread():
+            return carry_out()
+        return group.trip(carry_out, sql)
+
+    def _execute_all(self, statements: Sequence[Any]) -> Any:
+        sql = b" ".join(statement.sql for statement in statements)
+        return self._trip(lambda: super(InterleavedConnection, self)._execute_all(statements), sql)
+
+    def executemany(self, sql: str, rows: Any, /) -> Any:
+        return self._trip(lambda: super(InterleavedConnection, self).executemany(sql, rows), sql.encode())
+
+    def _copy(self, sql: str, rows: Any) -> int:
+        copied: int = self._trip(lambda: super(InterleavedConnection, self)._copy(sql, rows), sql.encode())
+        return copied
+
+
+class InterleavedWriter(FencedWriter):
+    """The writer of one of several servers, whose groups stand still at times."""
+
+    def __init__(self, connection: PostgresqlConnection, interleaving: Interleaving) -> None:
+        self._session = InterleavedConnection.of(connection)
+        self._interleaving, self._is_dead = interleaving, False
+        super().__init__(self._session, commits_inline=True)
+
+    def _run_turn(self) -> None:
+        group = self._next_group()
+        if not group:
+            self._turn_scheduled = False
+            return
+        work = OpenGroup(self._interleaving, self._session, lambda: self._run_group(group), self._ended)
+        self._session.group_at_work = work
+        self._interleaving.begin(work)
+
+    def _ended(self) -> None:
+        self._session.group_at_work = None
+        self._turn_scheduled = False
+        if self._requests and self._loop is not None and not self._is_dead:
+            self._schedule_turn(self._loop)
+
+    def call(self, request: Request) -> Any:
+        self._interleaving.finish()
+        return super().call(request)
+
+    def stop(self) -> None:
+        self._interleaving.finish()
+        super().stop()
+
+    def die(self) -> None:
+        """Its process has died: an open group does nothing any more."""
+        self._stopping = self._is_dead = True
+        self._session.die()
+        self._interleaving.settle()
