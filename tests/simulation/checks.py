@@ -10,6 +10,7 @@ from typing import Any
 
 from pilotage.core.jobs.states import FINAL, JobState
 from pilotage.core.pilots.states import FINAL as PILOT_FINAL
+from pilotage.core.queues.identity import QueueIdentity
 from pilotage.outside.batch.submission import NativeState
 from pilotage.twin.server import TwinServer
 from tests.faults.ledger import Ledger
@@ -33,6 +34,9 @@ def check_ledger(store: Store) -> None:
     """At any instant: each job has a legal history and one place, one try is applied at most, limits are kept."""
     with store.reading() as rows:
         ledger = Ledger(lambda sql: rows.execute(sql).fetchall(), store.dialect)
+        if store.dialect == "postgresql":
+            for queue, identity in rows.execute("SELECT id, identity FROM gone_queues"):
+                ledger.queues[queue] = QueueIdentity.from_json(identity)
     try:
         ledger.check()
     except Broken:

@@ -30,11 +30,13 @@ TABLES = (
     *(b"datasets", b"submissions", b"bans", b"site_states", b"limit"),
 )
 TABLES_IN_FOCUS = 2
-FOCUS_RATE = 0.25
+FOCUS_RATE = 0.2
 """Of the trips with a statement on a table in the focus of the history."""
-PAUSE = 1.0
+PAUSE = 0.4
 """Seconds for which it stands still, on average, unless the other server has committed enough before."""
-LONGEST_PAUSE = 6.0
+LONGEST_PAUSE = 4.0
+MOST_PAUSES = 3
+"""Pauses of one group."""
 COMMITS = (1, 1, 1, 2, 3, 6)
 LOCK_TIMEOUT = 2.0
 """Seconds for which a statement waits for a lock, in virtual time."""
@@ -154,7 +156,7 @@ class OpenGroup:
         self._waits = False
         """A statement waits for a lock, or has waited and wants its turn."""
         self._paused = False
-        self._commits_left = 0
+        self._commits_left = self._drawn = 0
         self._pauses = 0
         self._waited = 0
 
@@ -192,7 +194,8 @@ class OpenGroup:
                 self._pause_if_drawn(sql)
 
     def _pause_if_drawn(self, sql: bytes) -> None:
-        if self._interleaving.draws_pause(sql):
+        if self._interleaving.draws_pause(sql) and self._drawn < MOST_PAUSES:
+            self._drawn += 1
             self._paused = True
             self._hand_over()
 
@@ -319,10 +322,13 @@ class InterleavedConnection(PostgresqlConnection):
 
     group_at_work: OpenGroup | None = None
 
+    interleaving: Interleaving
+
     @classmethod
-    def of(cls, connection: PostgresqlConnection) -> InterleavedConnection:
+    def of(cls, connection: PostgresqlConnection, interleaving: Interleaving) -> InterleavedConnection:
         connection.__class__ = cls
         assert isinstance(connection, InterleavedConnection)
+        connection.interleaving = interleaving
         connect = connection._connect
 
         def connect_patiently() -> Any:
@@ -348,9 +354,17 @@ class InterleavedConnection(PostgresqlConnection):
         self._connect = refuse
         self.close()
 
+    def close(self) -> None:
+        """Close the session. Its locks are free when this returns, at the same point of each run."""
+        backend = self.backend
+        super().close()
+        if backend:
+            self.interleaving.end_session(backend)
+            self.interleaving.settle()
+
     @property
     def backend(self) -> int:
-        return 0 if self._pipeline is None else self._pipeline.session.info.backend_pid
+        return 0 if self._pipeline is None else self._pipeline.session.pgconn.backend_pid
 
     @property
     def in_open_transaction(self) -> bool:
@@ -378,7 +392,7 @@ class InterleavedWriter(FencedWriter):
     """The writer of one of several servers, whose groups stand still at times."""
 
     def __init__(self, connection: PostgresqlConnection, interleaving: Interleaving) -> None:
-        self._session = InterleavedConnection.of(connection)
+        self._session = InterleavedConnection.of(connection, interleaving)
         self._interleaving, self._is_dead = interleaving, False
         super().__init__(self._session, commits_inline=True)
 

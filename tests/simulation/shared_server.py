@@ -1,7 +1,8 @@
 """A server of several on one database of PostgreSQL, in virtual time.
 
 Transactions of servers may overlap (`tests.simulation.interleaving`). The clock of the database is that of the loop:
-functions of the schema `simulated` stand before PostgreSQL's own, and read a file that the loop writes.
+functions of the schema `simulated` stand before PostgreSQL's own, and read a file that the loop writes. A table there
+has the queues that were deleted: the checks need their identities.
 """
 
 from __future__ import annotations
@@ -44,6 +45,11 @@ CREATE FUNCTION simulated.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOL
 AS $$ SELECT pg_catalog.to_timestamp(pg_catalog.pg_read_file('{path}')::float8) $$;
 CREATE FUNCTION simulated.now() RETURNS timestamptz LANGUAGE sql VOLATILE
 AS $$ SELECT simulated.clock_timestamp() $$;
+CREATE TABLE simulated.gone_queues AS SELECT id, identity FROM public.queues WITH NO DATA;
+CREATE FUNCTION simulated.note_gone_queue() RETURNS trigger LANGUAGE plpgsql
+AS $$ BEGIN INSERT INTO simulated.gone_queues VALUES (OLD.id, OLD.identity); RETURN OLD; END $$;
+CREATE TRIGGER note_gone_queue BEFORE DELETE ON public.queues
+FOR EACH ROW EXECUTE FUNCTION simulated.note_gone_queue();
 """
 
 
@@ -60,6 +66,9 @@ class SharedDatabase:
         plain = self._server.url(self.name)
         with psycopg.connect(plain, autocommit=True) as session:
             session.execute(_CLOCK.format(path=path).encode())
+            # Its transactions would hide changes from servers, at any instant of a run.
+            session.execute("ALTER SYSTEM SET autovacuum = off")
+            session.execute("SELECT pg_reload_conf()")
         self.url = f"{plain}&options={OPTIONS.replace(' ', '%20').replace('=', '%3D')}"
 
     def set_clock(self, now: float) -> None:

@@ -9,7 +9,7 @@ import inspect
 import logging
 import tempfile
 from collections.abc import Container, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -23,6 +23,7 @@ from pilotage.wire.pilot import ExchangeRequest, ExchangeResponse
 from tests.simulation import checks, request_checks
 from tests.simulation.agents import Agents
 from tests.simulation.broken import Broken
+from tests.simulation.contention import Contention, short_lives_of_queues
 from tests.simulation.faults import Fault, FaultQueue, draw_faults
 from tests.simulation.looks import Looks, check_kept
 from tests.simulation.network import Network
@@ -62,8 +63,8 @@ class Extent:
 
 
 WHOLE = Extent()
-SHORT = Extent(storm=240.0, user_jobs=60, faults=(10, 20), least_period=12.0)
-"""Of histories with transactions that overlap: each takes as long as three others."""
+SHORT = Extent(storm=150.0, user_jobs=40, faults=(6, 14), least_period=12.0)
+"""Of histories with transactions that overlap: each trip to PostgreSQL takes a millisecond."""
 
 
 @dataclass(slots=True)
@@ -105,12 +106,15 @@ def simulate(
     extent = SHORT if interleaved else WHOLE
     drawn = draw_faults(rng, rng.randint(*extent.faults) if faults is None else faults, extent.storm)
     history = History(seed, drawn)
-    with tempfile.TemporaryDirectory(prefix="pilotage-simulation-") as name, _alarms() as alarms:
+    with (
+        tempfile.TemporaryDirectory(prefix="pilotage-simulation-") as name,
+        _alarms() as alarms,
+        short_lives_of_queues() if interleaved else nullcontext(),
+    ):
         folder = Path(name)
         loop = SimulationLoop(BEGIN, Random(f"{seed} calls"))
-        world = _World(
-            history, extent, only, loop, folder, alarms, _make_store(store, folder, loop, seed, interleaved)
-        )
+        made = _make_store(store, folder, loop, seed, interleaved)
+        world = _World(history, extent, only, loop, folder, alarms, made, interleaved=interleaved)
         try:
             loop.run_until_complete(world.go())
         except Broken as broken:
@@ -166,6 +170,8 @@ class _World:
         folder: Path,
         alarms: list[str],
         store: Store,
+        *,
+        interleaved: bool,
     ) -> None:
         self._history, self._loop, self._store, self._alarms = history, loop, store, alarms
         self._extent, seed = extent, history.seed
@@ -199,6 +205,10 @@ class _World:
         )
         sites = ["North"] if budget else []
         self._productions = Productions(self._people, streams.stream("productions"), sites)
+        self._contention: Contention | None = None
+        if interleaved:
+            rng = Random(f"{seed} contention")
+            self._contention = Contention(loop, self._people, store, rng, extent.storm)
         self._agents = Agents(self._network, streams)
         self._looks = Looks(loop, self._hosts, self._sites, self._payloads)
         self._restores = Restores()
@@ -263,7 +273,10 @@ class _World:
         for fault in self._queue.timed():
             outside.call_at(BEGIN + fault.at, self._happen, fault)
         self._agents.start_all()
-        people = asyncio.gather(self._people.live(), self._productions.live())
+        lives = [self._people.live(), self._productions.live()]
+        if self._contention is not None:
+            lives.append(self._contention.live())
+        people = asyncio.gather(*lives)
         while self._loop.time() < BEGIN + self._extent.storm:
             await asyncio.sleep(LOOK)
             self._look()
@@ -379,6 +392,8 @@ class _World:
             )
             request_checks.check_end(connection, self._productions.books, self._payloads.storage)
             self._restores.check(connection)
+            if self._contention is not None:
+                self._contention.check_end(connection)
             self._write_up(connection)
 
     def _write_up(self, connection: Any) -> None:
