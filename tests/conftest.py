@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, settings
 from tests import failure_reports, postgres
 from tests.deadlines import OF_A_TEST
 from tests.order import order_tests, read_durations, write_durations
+from tests.simulation import seeds
 
 if TYPE_CHECKING:
     from tests.s3 import FaultyLine, S3Server
@@ -40,6 +41,10 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # pytest-timeout reads it. It also counts in the workers of pytest-xdist.
 os.environ.setdefault("PYTEST_TIMEOUT", str(OF_A_TEST))
+
+
+def pytest_report_header() -> str:
+    return seeds.header()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import subprocess
 import sys
 import time
 
 from tests.simulation.mistakes import MISTAKES, MISTAKES_OF_OVERLAPS, MISTAKES_OF_SEVERAL, first_seed
+from tests.simulation.seeds import commit
 from tests.simulation.shrink import shrunk
 from tests.simulation.world import History, simulate
 
@@ -35,6 +35,12 @@ def main() -> int:
         action="store_true",
         help="transactions of the two servers overlap; the histories are shorter",
     )
+    parser.add_argument(
+        "--isolation",
+        choices=("REPEATABLE READ", "SERIALIZABLE"),
+        default="",
+        help="the level of transactions without messages of pilots (default: that of the product)",
+    )
     given = parser.parse_args()
     if given.interleaved:
         given.store = "postgresql"
@@ -48,7 +54,9 @@ def main() -> int:
         return find(given.mistake, seeds, given.store, interleaved=given.interleaved)
     failed, begun = [], time.perf_counter()
     for seed in seeds:
-        history = simulate(seed, only, store=given.store, interleaved=given.interleaved)
+        history = simulate(
+            seed, only, store=given.store, interleaved=given.interleaved, isolation=given.isolation
+        )
         if history.failure:
             failed.append(seed)
             tell(history, steps=given.steps)
@@ -81,7 +89,7 @@ def find(names: list[str], seeds: range, store: str, *, interleaved: bool) -> in
 
 def tell(history: History, *, steps: bool) -> None:
     if history.failure:
-        print(f"seed {history.seed} at {commit()}: {history.failure}")
+        print(f"seed {history.seed} at {commit()[:8] or 'no commit'}: {history.failure}")
     else:
         print(
             f"seed {history.seed}: {history.jobs} jobs {history.states}, {len(history.happened)} faults,"
@@ -92,13 +100,6 @@ def tell(history: History, *, steps: bool) -> None:
     if steps:
         for at, fault in history.happened:
             print(f"  {at:8.1f} s: fault {fault}")
-
-
-def commit() -> str:
-    found = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
-    )
-    return found.stdout.strip() or "no commit"
 
 
 if __name__ == "__main__":

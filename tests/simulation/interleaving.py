@@ -12,15 +12,18 @@ import re
 import threading
 from collections.abc import Callable, Sequence
 from contextvars import Context, copy_context
-from dataclasses import dataclass
+from itertools import takewhile
 from random import Random
 from typing import Any
 
 import psycopg
 
 from pilotage.server.duties.duty_leases import FencedWriter
+from pilotage.store.engine.connection import SerializationFailure
 from pilotage.store.postgresql.connection import PostgresqlConnection
-from pilotage.store.writer.transaction import Request
+from pilotage.store.writer.replies import Reply
+from pilotage.store.writer.transaction import BatchableRequest, Request, Transaction
+from tests.simulation.overlap_counts import OverlapCounts
 from tests.simulation.processes import ProcessDied, SimulationLoop
 
 RATES = (0.01, 0.03, 0.06)
@@ -48,21 +51,8 @@ MOST_ROUNDS = 1000
 """Rounds in which open transactions end, at most."""
 _NOTICED = 0.012
 """Real seconds until the database is asked whether a statement waits for a lock."""
+_Group = list[tuple[Request, Reply]]
 _ENDS = (b"COMMIT", b"ROLLBACK")
-
-
-@dataclass(slots=True)
-class InterleavingCounts:
-    """What happened in a history."""
-
-    pauses: int = 0
-    overlaps: int = 0
-    """Commits of one server while a transaction of another one was open."""
-    waits: int = 0
-    """Statements that waited for a lock."""
-    timeouts: int = 0
-    """Those that gave up."""
-    lost_sessions: int = 0
 
 
 class Interleaving:
@@ -73,8 +63,10 @@ class Interleaving:
     ) -> None:
         """`monitor`: a session that is asked who waits. `rate`: of the trips, those with a pause before them."""
         self.loop, self._rng, self._rate = loop, rng, rate
+        self.isolation = ""
+        """The level of transactions without messages of pilots; empty: READ COMMITTED, as the product has it."""
         self._focus = re.compile(b"|".join(rb"\b%s" % table for table in rng.sample(TABLES, TABLES_IN_FOCUS)))
-        self.counts = InterleavingCounts()
+        self.counts = OverlapCounts()
         self._monitor = monitor
         self._open: list[OpenGroup] = []
 
@@ -323,6 +315,8 @@ class InterleavedConnection(PostgresqlConnection):
     group_at_work: OpenGroup | None = None
 
     interleaving: Interleaving
+    isolation = ""
+    """The level of its transactions; empty: READ COMMITTED."""
 
     @classmethod
     def of(cls, connection: PostgresqlConnection, interleaving: Interleaving) -> InterleavedConnection:
@@ -364,7 +358,7 @@ class InterleavedConnection(PostgresqlConnection):
 
     @property
     def backend(self) -> int:
-        return 0 if self._pipeline is None else self._pipeline.session.pgconn.backend_pid
+        return 0 if self.lost else self._open().session.pgconn.backend_pid
 
     @property
     def in_open_transaction(self) -> bool:
@@ -377,6 +371,9 @@ class InterleavedConnection(PostgresqlConnection):
         return group.trip(carry_out, sql)
 
     def _execute_all(self, statements: Sequence[Any]) -> Any:
+        if self.isolation and statements[0].sql == b"BEGIN":
+            begin = f"BEGIN ISOLATION LEVEL {self.isolation}".encode()
+            statements = [statements[0]._replace(sql=begin), *statements[1:]]
         sql = b" ".join(statement.sql for statement in statements)
         return self._trip(lambda: super(InterleavedConnection, self)._execute_all(statements), sql)
 
@@ -388,6 +385,10 @@ class InterleavedConnection(PostgresqlConnection):
         return copied
 
 
+def _is_of_pilot(queued: tuple[Request, Reply]) -> bool:
+    return isinstance(queued[0], BatchableRequest)
+
+
 class InterleavedWriter(FencedWriter):
     """The writer of one of several servers, whose groups stand still at times."""
 
@@ -395,6 +396,24 @@ class InterleavedWriter(FencedWriter):
         self._session = InterleavedConnection.of(connection, interleaving)
         self._interleaving, self._is_dead = interleaving, False
         super().__init__(self._session, commits_inline=True)
+
+    def _next_group(self) -> _Group:
+        """With a level of isolation of their own, messages of pilots are in other groups than all else."""
+        group = super()._next_group()
+        if not group or not self._interleaving.isolation:
+            return group
+        of_pilots = _is_of_pilot(group[0])
+        alike = list(takewhile(lambda queued: _is_of_pilot(queued) is of_pilots, group))
+        self._requests.extendleft(reversed(group[len(alike) :]))
+        self._session.isolation = "" if of_pilots else self._interleaving.isolation
+        return alike
+
+    def _handle_failure(
+        self, transaction: Transaction, group: _Group, error: BaseException, races: int
+    ) -> None:
+        if isinstance(error, SerializationFailure):
+            self._interleaving.counts.races += 1
+        super()._handle_failure(transaction, group, error, races)
 
     def _run_turn(self) -> None:
         group = self._next_group()

