@@ -50,7 +50,8 @@ SETTINGS = "-c deadlock_timeout=5"
 MOST_ROUNDS = 1000
 """Rounds in which open transactions end, at most."""
 _NOTICED = 0.012
-"""Real seconds until the database is asked whether a statement waits for a lock."""
+_NOTICED_ALONE = 1.0
+"""The same for the only open transaction."""
 _Group = list[tuple[Request, Reply]]
 _ENDS = (b"COMMIT", b"ROLLBACK")
 
@@ -93,6 +94,10 @@ class Interleaving:
             if work.connection is not connection:
                 self.counts.overlaps += 1
                 work.other_committed()
+
+    def patience(self) -> float:
+        """Real seconds for a statement, until the database is asked whether it waits for a lock."""
+        return _NOTICED if len(self._open) > 1 else _NOTICED_ALONE
 
     def waits_for_lock(self, backend: int) -> bool:
         row = self._monitor.execute("SELECT cardinality(pg_blocking_pids(%s)) > 0", (backend,)).fetchone()
@@ -210,7 +215,7 @@ class OpenGroup:
         """Give it the turn until it stands still."""
         self._turn.release()
         backend = self.connection.backend
-        while not self._back.acquire(timeout=_NOTICED):
+        while not self._back.acquire(timeout=self._interleaving.patience()):
             if self._interleaving.waits_for_lock(backend):
                 with self._mutex:
                     if self._in_statement:
