@@ -32,7 +32,7 @@ from tests.faults.mask_audit import audit_request
 from tests.interleavings.paper import PaperAgent, PaperPilot, finished, references
 from tests.interleavings.server import PairServer, Work, call
 from tests.interleavings.settling import settle
-from tests.interleavings.works import POLICY
+from tests.interleavings.works import UNLIMITED
 from tests.interleavings.world import World
 
 BOB_AT_ONCE = 3
@@ -113,7 +113,7 @@ def finish_all(world: World) -> Iterator[str]:
 
 
 def _permissions(world: World) -> Iterator[Work]:
-    yield call(CHANGE_POLICY, PolicyChange(POLICY.replace("running = 3", "running = 100")))
+    yield call(CHANGE_POLICY, PolicyChange(UNLIMITED))
     for site in "AB":
         yield call(SET_SITE_STATE, SiteStateRequest(site, "normal", reason="test"))
     for owner, site in world.rows("SELECT owner, site FROM bans WHERE ended IS NULL"):

@@ -149,10 +149,12 @@ class PairServer(TwinServer):
     def end(self) -> None:
         async def stop() -> None:
             self._writer.stop()
+            await self.loop.shutdown_default_executor()
 
         self._run(stop())
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join(PATIENCE)
+        self.loop.close()
         self._readers.close()
         self.connection.close()
 

@@ -21,7 +21,7 @@ from pilotage.wire.submissions import (
 )
 from tests.interleavings.server import Work, call
 
-POLICY = """\
+UNLIMITED = """\
 [groups.admin]
 properties = ["NORMAL_USER", "ADMINISTRATOR", "PRODUCTION_MANAGEMENT", "AGENT"]
 [groups.physics]
@@ -42,10 +42,6 @@ cooloff_payload = 15
 retry_delay = 20
 offer_timeout = 60
 max_reschedules = 2
-[[limits]]
-attribute = "owner"
-value = "bob"
-running = 3
 [ces.a]
 site = "A"
 type = "slurm"
@@ -63,6 +59,13 @@ lease = 300
 heartbeat = 10
 max_running = 40
 """
+LIMIT = """
+[[limits]]
+attribute = "owner"
+value = "bob"
+running = 3
+"""
+POLICY = UNLIMITED + LIMIT
 
 
 GENERATOR: dict[str, Any] = {
