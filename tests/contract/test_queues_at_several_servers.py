@@ -4,18 +4,28 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 from pilotage.core.jobs.states import JobState
 from pilotage.store.tables import instance, submissions
+from pilotage.store.tables.submissions import SubmissionRow
 from pilotage.store.writer.transaction import Transaction
 from tests.contract.one_of_several import POLICY, One
 from tests.contract.stores import postgresql_store
-from tests.contract.test_dependants_at_several_servers import end, reschedule, submit
+from tests.contract.test_dependants_at_several_servers import (
+    create_jobs,
+    end,
+    reschedule,
+    submission_of_a_child,
+    submit,
+)
 from tests.deadlines import PATIENCE
 from tests.instance import until
+from tests.unit.services.workqueue.race import Race
 
 pytestmark = pytest.mark.slow
 LOCK_WAITS = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
@@ -41,6 +51,14 @@ def due(tmp_path: Path) -> Iterator[tuple[One, One, int]]:
     store.readers.close()
     store.engine.dispose()
     store.drop()
+
+
+@pytest.fixture
+def race(due: tuple[One, One, int]) -> Iterator[Race]:
+    a, b, _ = due
+    made = Race(cast("Any", a), cast("Any", b))
+    yield made
+    made.end()
 
 
 def delete(tx: Transaction) -> int:
@@ -99,3 +117,39 @@ def test_a_queue_that_is_just_taken_into_use_is_not_deleted(due: tuple[One, One,
     while_open(a, keep, lambda: gone.append(b.writer.call(delete)))
     assert gone == [0]
     assert a.writer.call(lambda tx: len(submissions.all_queues(tx.connection))) == 1
+
+
+def test_two_servers_that_take_an_empty_queue_into_use_do_not_wait_for_each_other(
+    race: Race, due: tuple[One, One, int]
+) -> None:
+    a, b, _ = due
+    [(queue, identity)] = a.writer.call(lambda tx: submissions.all_queues(tx.connection))
+
+    def take(tx: Transaction) -> None:
+        assert submissions.get_or_insert_queue(tx.connection, identity, 20.0) == queue
+
+    for trip in count(1):
+        a.writer.call(lambda tx: submissions.mark_empty_queues(tx.connection, 5.0))
+        reached = race.run_before_trip(trip, take, take)
+        assert (a.writer.races, b.writer.races) == (0, 0), trip
+        assert a.writer.call(delete) == 0
+        if not reached:
+            break
+
+
+def test_a_submission_at_any_moment_of_the_deletion_has_its_queue(
+    race: Race, due: tuple[One, One, int]
+) -> None:
+    a, b, _ = due
+    for trip in count(1):
+        a.writer.call(lambda tx: submissions.mark_empty_queues(tx.connection, 5.0))
+        rows: list[SubmissionRow] = []
+        accept = submission_of_a_child(b)
+        reached = race.run_before_trip(trip, delete, lambda tx: rows.append(accept(tx)))  # noqa: B023
+        create_jobs(b, rows[-1])
+        assert waiting(a) == 1
+        assert queueless(a) == []
+        end(a, rows[-1].first_job)
+        if not reached:
+            assert trip > 2
+            break

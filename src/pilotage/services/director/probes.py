@@ -64,7 +64,8 @@ def mark_submitted(tx: Transaction, ce: str, pilot: PilotId) -> None:
 
 def receive_report(pool: Pool, tx: Transaction, token: str, report: ProbeReport, now: float) -> ProbeAnswer:
     """Store the findings of a probe, and end it. The same report again changes nothing."""
-    pilot = pilots.by_token(tx.connection, token_hash(token))
+    # Locked, so that two servers do not both end it.
+    pilot = next(iter(pilots.by_tokens(tx.connection, [token_hash(token)])), None)
     if pilot is None or pilot.pilot_type != PROBE:
         raise NotAuthenticated("this token belongs to no probe", hint="`pilotage ce test` submits probes")
     if pilot.ended is None:

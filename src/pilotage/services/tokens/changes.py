@@ -60,9 +60,11 @@ def revoke_tokens_of(pool: Pool, tx: Transaction, user: str, *, by: str, now: fl
 
 def revoke_pilot(pool: Pool, tx: Transaction, pilot_id: int, *, by: str, now: float) -> None:
     """Revoke the token of a pilot: the pilot ends, and its jobs go back to their queues."""
-    pilot = pilots.by_id(tx.connection, PilotId(pilot_id))
-    if pilot is None:
+    # Locked before its state is read and before its jobs, so that two servers do not both end it.
+    locked = pilots.by_ids(tx.connection, [PilotId(pilot_id)])
+    if not locked:
         raise NotFound(f"there is no pilot {pilot_id}", hint="`pilotage pilot list` shows the pilots")
+    [pilot] = locked
     if pilot.state in FINAL:
         raise Conflict(f"pilot {pilot_id} is {pilot.state}, so its token is not valid")
     _record(pool.ids, tx, now, "token-revoked", by, f"the token of pilot {pilot_id}")

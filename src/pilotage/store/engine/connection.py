@@ -195,6 +195,16 @@ def lock_clause(connection: Connection, how: str) -> str:
     return "" if connection.dialect == "sqlite" else f" FOR {how}"
 
 
+def lock_in_order(connection: Connection, table: str, condition: str, values: Sequence[Any] = ()) -> None:
+    """Lock rows of a table in the order of their ids, as all transactions do, before a bulk change of them.
+
+    An UPDATE of many rows locks them in no order, and could be in a deadlock with another transaction.
+    """
+    if connection.dialect != "sqlite":
+        sql = f"SELECT 1 FROM {table} WHERE {condition} ORDER BY id FOR UPDATE"
+        connection.execute(sql, tuple(values)).fetchall()
+
+
 def lock_name(connection: Connection, name: str) -> None:
     """Wait until no other transaction has the lock of this name, and hold it until the transaction ends.
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from pilotage.store.engine.connection import Connection, lock_clause
+from pilotage.store.engine.connection import Connection, lock_clause, lock_in_order
 from pilotage.store.engine.rows import columns
 
 BY_ADMINISTRATOR = 1
@@ -172,6 +172,7 @@ def extend_leases(
 
     Leases that then end before `below` (None: before `earliest`) end at `earliest`.
     """
+    lock_in_order(connection, "agents", "ended IS NULL")
     connection.execute("UPDATE agents SET lease_until = lease_until + ? WHERE ended IS NULL", (seconds,))
     sql = "UPDATE agents SET lease_until = ? WHERE ended IS NULL AND lease_until < ?"
     connection.execute(sql, (earliest, earliest if below is None else below))

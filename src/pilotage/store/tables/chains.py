@@ -12,7 +12,7 @@ from typing import NamedTuple
 from pilotage.core.ids import JobId, SubmissionId
 from pilotage.core.jobs.dependencies import Outlook, RunAfter
 from pilotage.store.engine.bulk_statements import RowWriter, delete, insert, update
-from pilotage.store.engine.connection import Connection, array_literal, in_list, lock_clause
+from pilotage.store.engine.connection import Connection, array_literal, in_list, lock_clause, lock_in_order
 from pilotage.store.engine.rows import columns
 
 WHOLE = JobId(0)
@@ -343,9 +343,7 @@ def unfinished(connection: Connection, submission: int, after: int, most: int) -
 def lock_jobs(connection: Connection, jobs: Sequence[int]) -> None:
     """Let no other server end these jobs until the transaction ends."""
     condition, value = in_list(connection, "id", jobs)
-    lock = lock_clause(connection, "UPDATE")
-    if lock:
-        connection.execute(f"SELECT id FROM jobs WHERE {condition} ORDER BY id{lock}", (value,))
+    lock_in_order(connection, "jobs", condition, (value,))
 
 
 class Dependant(NamedTuple):

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from pilotage.core.workqueue.states import ElementState
 from pilotage.store.engine import bulk_statements
-from pilotage.store.engine.connection import Connection, in_list
+from pilotage.store.engine.connection import Connection, in_list, lock_in_order
 from pilotage.store.tables.element_jobs import UNFINISHED
 
 _FOLLOWING: Final = (
@@ -90,6 +90,5 @@ def move_jobs(connection: Connection, rows: Sequence[tuple[int, int]]) -> None:
 
 def _lock(connection: Connection, table: str, ids: Sequence[int]) -> None:
     """Lock rows in the order of their ids, as all servers do."""
-    if connection.dialect != "sqlite":
-        condition, value = in_list(connection, "id", ids)
-        connection.execute(f"SELECT 1 FROM {table} WHERE {condition} ORDER BY id FOR UPDATE", (value,))
+    condition, value = in_list(connection, "id", ids)
+    lock_in_order(connection, table, condition, (value,))

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from pilotage.core.ids import PilotId
 from pilotage.core.jobs.states import JobState
-from pilotage.store.engine.connection import Connection, array_literal, in_list
+from pilotage.store.engine.connection import Connection, array_literal, in_list, lock_in_order
 from pilotage.store.tables.jobs import BATCH_SIZE, JobRow, by_ids
 
 
@@ -54,10 +54,12 @@ def of_live_pilots(connection: Connection) -> Iterator[JobRow]:
 
 def extend_offers(connection: Connection, seconds: float) -> None:
     """Extend the offers after an outage or a clock step."""
-    offered = [job.id for job in of_live_pilots(connection) if job.state is JobState.MATCHED]
+    offered = sorted(job.id for job in of_live_pilots(connection) if job.state is JobState.MATCHED)
     for begin in range(0, len(offered), BATCH_SIZE):
         condition, value = in_list(connection, "id", offered[begin : begin + BATCH_SIZE])
-        connection.execute(f"UPDATE jobs SET started = started + ? WHERE {condition}", (seconds, value))
+        lock_in_order(connection, "jobs", condition, (value,))
+        sql = f"UPDATE jobs SET started = started + ? WHERE {condition} AND state = 'Matched'"
+        connection.execute(sql, (seconds, value))
 
 
 def stalled_pilots(connection: Connection) -> list[PilotId]:

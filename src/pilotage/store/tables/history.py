@@ -63,7 +63,7 @@ def restore(connection: Connection, ids: Sequence[int]) -> int:
     if not ids:
         return 0
     them, value = in_list(connection, "id", ids)
-    sql = f"SELECT id, ended FROM history WHERE {them}" + lock_clause(connection, "UPDATE")
+    sql = f"SELECT id, ended FROM history WHERE {them} ORDER BY id" + lock_clause(connection, "UPDATE")
     there = _EndedJobs.of(connection.execute(sql, (value,)).fetchall())
     if there.ids:
         them, values = there.condition(connection)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from pilotage.core.ids import PilotId, QueueId
 from pilotage.core.pilots.states import PilotState
 from pilotage.store.engine import bulk_statements
-from pilotage.store.engine.connection import Connection, in_list, lock_clause
+from pilotage.store.engine.connection import Connection, in_list, lock_clause, lock_in_order
 from pilotage.store.engine.rows import columns
 
 
@@ -86,6 +86,7 @@ _CHANGEABLE = frozenset(
         "jobs",
     ]
 )
+_RUNS = "ended IS NULL AND state = 'Running'"
 _STATES = {str(state): state for state in PilotState}
 
 
@@ -150,9 +151,7 @@ def by_id(connection: Connection, pilot: PilotId) -> PilotRow | None:
 
 def by_ids(connection: Connection, pilots: Sequence[PilotId]) -> list[PilotRow]:
     """The pilots with these ids, locked until the transaction ends."""
-    condition, value = in_list(connection, "id", list(pilots))
-    sql = f"SELECT {_COLUMNS} FROM pilots WHERE {condition} ORDER BY id" + lock_clause(connection, "UPDATE")
-    return [_to_pilot(row) for row in connection.execute(sql, (value,))]
+    return _lock(connection, *in_list(connection, "id", list(pilots)))
 
 
 def sent_log(connection: Connection, pilot: PilotId) -> str:
@@ -182,7 +181,10 @@ def by_token(connection: Connection, token_hash: str) -> PilotRow | None:
 
 def by_tokens(connection: Connection, token_hashes: Sequence[str]) -> list[PilotRow]:
     """The pilots with these tokens, locked: no other server answers them before this transaction ends."""
-    condition, value = in_list(connection, "token_hash", token_hashes)
+    return _lock(connection, *in_list(connection, "token_hash", token_hashes))
+
+
+def _lock(connection: Connection, condition: str, value: Any) -> list[PilotRow]:
     sql = f"SELECT {_COLUMNS} FROM pilots WHERE {condition} ORDER BY id" + lock_clause(connection, "UPDATE")
     return [_to_pilot(row) for row in connection.execute(sql, (value,))]
 
@@ -201,16 +203,14 @@ def _select_one(connection: Connection, where: str, values: tuple[Any, ...]) -> 
 def live(connection: Connection, ce: str | None = None) -> list[PilotRow]:
     """Pilots that have not ended."""
     where, values = ("ended IS NULL", ()) if ce is None else ("ended IS NULL AND ce = ?", (ce,))
-    return [
-        _to_pilot(row) for row in connection.execute(f"SELECT {_COLUMNS} FROM pilots WHERE {where}", values)
-    ]
+    sql = f"SELECT {_COLUMNS} FROM pilots WHERE {where}"
+    return [_to_pilot(row) for row in connection.execute(sql, values)]
 
 
 def of_submission(connection: Connection, stamps: Sequence[str]) -> list[PilotRow]:
     """The pilots with these stamps that have not ended, locked until the transaction ends."""
     condition, value = in_list(connection, "stamp", stamps)
-    sql = f"SELECT {_COLUMNS} FROM pilots WHERE {condition} AND ended IS NULL ORDER BY id"
-    return [_to_pilot(row) for row in connection.execute(sql + lock_clause(connection, "UPDATE"), (value,))]
+    return _lock(connection, f"{condition} AND ended IS NULL", value)
 
 
 class RunningPilot(NamedTuple):
@@ -236,16 +236,14 @@ def running_after(connection: Connection, ce: str, pilot: int, most: int) -> lis
 def servers_of_running(connection: Connection, pilots: Sequence[PilotId]) -> dict[PilotId, str]:
     """The server of the last message of each of these pilots. Pilots that do not run are left out."""
     condition, value = in_list(connection, "id", list(pilots))
-    sql = f"SELECT id, server FROM pilots WHERE ended IS NULL AND state = 'Running' AND {condition}"
+    sql = f"SELECT id, server FROM pilots WHERE {_RUNS} AND {condition}"
     return {PilotId(row[0]): row[1] for row in connection.execute(sql, (value,))}
 
 
 def lock_running(connection: Connection, pilots: Sequence[PilotId]) -> dict[PilotId, str]:
     """Lock the running ones of these pilots that no other server has locked; the server of each one's last message."""
     condition, value = in_list(connection, "id", list(pilots))
-    sql = (
-        f"SELECT id, server FROM pilots WHERE ended IS NULL AND state = 'Running' AND {condition} ORDER BY id"
-    )
+    sql = f"SELECT id, server FROM pilots WHERE {_RUNS} AND {condition} ORDER BY id"
     rows = connection.execute(sql + lock_clause(connection, "UPDATE SKIP LOCKED"), (value,))
     return {PilotId(row[0]): row[1] for row in rows}
 
@@ -383,6 +381,7 @@ _EXTEND = (
 
 def extend_leases_of_server(connection: Connection, server: str, seconds: float) -> None:
     """Extend the leases of the pilots of one server."""
+    lock_in_order(connection, "pilots", "ended IS NULL AND lease_until IS NOT NULL AND server = ?", (server,))
     connection.execute(f"{_EXTEND} AND server = ?", (seconds, seconds, server))
 
 
@@ -393,9 +392,9 @@ def extend_leases(
 
     Leases that then end before `below` (None: before `earliest`) end at `earliest`.
     """
+    lock_in_order(connection, "pilots", "ended IS NULL")
     connection.execute(_EXTEND, (seconds, seconds))
     sql = "UPDATE pilots SET lease_until = ? WHERE ended IS NULL AND lease_until < ?"
     connection.execute(sql, (earliest, earliest if below is None else below))
-    connection.execute(
-        "UPDATE pilots SET taken_at = taken_at + ? WHERE ended IS NULL AND taken_at IS NOT NULL", (seconds,)
-    )
+    sql = "UPDATE pilots SET taken_at = taken_at + ? WHERE ended IS NULL AND taken_at IS NOT NULL"
+    connection.execute(sql, (seconds,))

@@ -210,10 +210,20 @@ def last_ids(connection: Connection) -> tuple[int, int]:
 
 
 def find_queue(connection: Connection, identity: QueueIdentity) -> QueueId | None:
-    # Locked, so that no other server deletes the queue before this transaction ends.
-    sql = "SELECT id FROM queues WHERE digest = ?" + lock_clause(connection, "SHARE")
-    row = connection.execute(sql, (identity.digest(),)).fetchone()
+    """The queue of these requirements. No other server deletes it before this transaction ends."""
+    row = _hold_queue(connection, identity)
     return QueueId(row[0]) if row else None
+
+
+def _hold_queue(connection: Connection, identity: QueueIdentity) -> tuple[int, bool] | None:
+    """The id of a queue, and whether it is marked as empty.
+
+    The lock holds up the deletion, and no change of the mark. So two servers that hold a marked queue can both remove
+    its mark: with a shared lock each would wait for the other.
+    """
+    sql = "SELECT id, empty_since FROM queues WHERE digest = ?" + lock_clause(connection, "KEY SHARE")
+    row = connection.execute(sql, (identity.digest(),)).fetchone()
+    return (int(row[0]), row[1] is not None) if row else None
 
 
 def insert_queue(connection: Connection, identity: QueueIdentity, now: float) -> QueueId:
@@ -233,14 +243,15 @@ def keep_queue(connection: Connection, queue: QueueId) -> bool:
 
 def get_or_insert_queue(connection: Connection, identity: QueueIdentity, now: float) -> QueueId:
     """The queue of these requirements, inserted if missing, and marked as used."""
-    queue = find_queue(connection, identity)
-    if queue is None:
+    row = _hold_queue(connection, identity)
+    if row is None:
         return insert_queue(connection, identity, now)
-    # The row is locked, so it is still there. A queue in use is not written, so that submissions of several servers to
-    # one queue do not wait for each other.
-    sql = "UPDATE queues SET empty_since = NULL WHERE id = ? AND empty_since IS NOT NULL"
-    connection.execute(sql, (queue,))
-    return queue
+    queue, marked = row
+    if marked:
+        # A queue in use is not written, so that submissions of several servers to one queue do not wait for each other.
+        sql = "UPDATE queues SET empty_since = NULL WHERE id = ? AND empty_since IS NOT NULL"
+        connection.execute(sql, (queue,))
+    return QueueId(queue)
 
 
 def all_queues(connection: Connection) -> list[tuple[QueueId, QueueIdentity]]:
@@ -264,9 +275,11 @@ _HAS_UNFINISHED = (
 
 
 def mark_empty_queues(connection: Connection, now: float) -> None:
-    """Mark queues without unfinished jobs as empty."""
+    """Mark queues without unfinished jobs as empty. A queue that another server is taking into use is left out."""
     connection.execute(
-        f"UPDATE queues SET empty_since = ? WHERE empty_since IS NULL AND NOT {_HAS_UNFINISHED}", (now,)
+        "UPDATE queues SET empty_since = ? WHERE id IN (SELECT id FROM queues WHERE empty_since IS NULL"
+        f" AND NOT {_HAS_UNFINISHED} ORDER BY id{lock_clause(connection, 'NO KEY UPDATE SKIP LOCKED')})",
+        (now,),
     )
 
 
@@ -274,14 +287,17 @@ _REASONS_OF_QUEUE = bulk_statements.delete("queue_reasons", ("queue_id",), "queu
 
 
 def delete_empty_queues(connection: Connection, before: float) -> list[QueueId]:
-    """Delete queues that have been empty since `before`, and their wait reasons; returns their ids."""
-    connection.execute(
-        f"UPDATE queues SET empty_since = NULL WHERE empty_since IS NOT NULL AND {_HAS_UNFINISHED}"
-    )
-    # If another server has just taken a queue into use, this waits for it and looks at the mark again: the mark alone
-    # decides, since only the row itself is read again.
-    sql = "DELETE FROM queues WHERE empty_since IS NOT NULL AND empty_since < ? RETURNING id"
-    gone = [QueueId(row[0]) for row in connection.execute(sql, (before,)).fetchall()]
+    """Delete queues that have been empty since `before`, and their wait reasons; returns their ids.
+
+    A queue that another server is taking into use is left out. The others are locked before the look for their jobs:
+    a transaction that puts a job into a queue holds its row, so the look sees that job.
+    """
+    sql = "SELECT id FROM queues WHERE empty_since IS NOT NULL AND empty_since < ? ORDER BY id"
+    rows = connection.execute(sql + lock_clause(connection, "UPDATE SKIP LOCKED"), (before,)).fetchall()
+    them, value = in_list(connection, "id", [row[0] for row in rows])
+    connection.execute(f"UPDATE queues SET empty_since = NULL WHERE {them} AND {_HAS_UNFINISHED}", (value,))
+    sql = f"DELETE FROM queues WHERE {them} AND empty_since IS NOT NULL RETURNING id"
+    gone = [QueueId(row[0]) for row in connection.execute(sql, (value,)).fetchall()]
     connection.execute_bulk(_REASONS_OF_QUEUE, [(queue,) for queue in gone])
     return gone
 

@@ -1,0 +1,144 @@
+"""Changes of many rows lock them in the order of their ids, so that two servers never wait for each other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, cast
+
+import pytest
+
+from pilotage.core.ids import PilotId
+from pilotage.core.jobs.states import JobState
+from pilotage.services.tokens.changes import revoke_pilot
+from pilotage.store.tables import agents, held_jobs, history, pilots
+from pilotage.store.writer.transaction import Transaction
+from tests.contract.one_of_several import One
+from tests.contract.test_dependants_at_several_servers import end, pair, submit
+from tests.pilot_intent import pilot_intent
+from tests.unit.services.workqueue.race import Race
+
+__all__ = ["pair"]
+pytestmark = pytest.mark.slow
+Request = Callable[[Transaction], object]
+
+
+@pytest.fixture
+def race(pair: tuple[One, One]) -> Iterator[Race]:
+    made = Race(cast("Any", pair[0]), cast("Any", pair[1]))
+    yield made
+    made.end()
+
+
+def insert_pilots(tx: Transaction) -> None:
+    for number in (1, 2):
+        pilots.insert(tx.connection, pilot_intent(f"s{number}"))
+        row = {"server": "a", "state": "Running", "lease_until": 300.0, "jobs": f"[{3 - number}]"}
+        pilots.update(tx.connection, PilotId(number), **row)
+
+
+def lock_one_by_one(race: Race, table: str) -> Request:
+    def lock(tx: Transaction) -> None:
+        for row in (1, 2):
+            tx.connection.execute(f"SELECT 1 FROM {table} WHERE id = ? FOR UPDATE", (row,))
+            race.pause()
+
+    return lock
+
+
+def check(race: Race, pair: tuple[One, One], table: str, change: Request) -> None:
+    """While one server locks two rows one by one, the other one changes both."""
+    for answer in race.run(lock_one_by_one(race, table), change):
+        assert not isinstance(answer, BaseException), answer
+    assert [one.writer.races for one in pair] == [0, 0]
+
+
+@pytest.mark.parametrize(
+    "extend",
+    [
+        lambda tx: pilots.extend_leases(tx.connection, 10.0, 0.0),
+        lambda tx: pilots.extend_leases_of_server(tx.connection, "a", 10.0),
+    ],
+)
+def test_leases_of_pilots_are_moved_in_the_order_of_ids(
+    race: Race, pair: tuple[One, One], extend: Request
+) -> None:
+    pair[0].do(insert_pilots)
+    # A look along leases, or along the places of the rows, comes to the first pilot last.
+    sql = "UPDATE pilots SET lease_until = 400.0 WHERE id = 1"
+    pair[0].do(lambda tx: tx.connection.execute(sql))
+    check(race, pair, "pilots", extend)
+
+
+def test_leases_of_agents_are_moved_in_the_order_of_ids(race: Race, pair: tuple[One, One]) -> None:
+    def insert(tx: Transaction) -> None:
+        for number in (1, 2):
+            facts = {
+                "name": f"a{number}",
+                "team": "t",
+                "owner": "alice",
+                "nonce": "n",
+                "version": "1",
+                "host": "h",
+            }
+            agents.insert(tx.connection, **facts, now=1.0, lease_until=300.0)
+
+    pair[0].do(insert)
+    pair[0].do(lambda tx: tx.connection.execute("UPDATE agents SET draining = 1 WHERE id = 1"))
+    check(race, pair, "agents", lambda tx: agents.extend_leases(tx.connection, 10.0, 0.0))
+
+
+def offered(one: One) -> None:
+    """Two offered jobs; the list of the first pilot has the second one."""
+    submit(one, 2)
+    one.do(insert_pilots)
+    sql = "UPDATE jobs SET state = 'Matched', started = 1.0, pilot_id = 3 - id, reason = 'x' WHERE id = ?"
+    for job in (2, 1):
+        one.do(lambda tx, job=job: tx.connection.execute(sql, (job,)))
+
+
+def test_offers_are_extended_in_the_order_of_ids(race: Race, pair: tuple[One, One]) -> None:
+    offered(pair[0])
+    check(race, pair, "jobs", lambda tx: held_jobs.extend_offers(tx.connection, 10.0))
+
+
+def test_an_offer_that_is_confirmed_meanwhile_is_not_extended(race: Race, pair: tuple[One, One]) -> None:
+    offered(pair[0])
+
+    def confirm(tx: Transaction) -> None:
+        tx.connection.execute("UPDATE jobs SET state = 'Running', started = 5.0 WHERE id = 1")
+
+    race.run(confirm, lambda tx: held_jobs.extend_offers(tx.connection, 10.0))
+    rows = pair[0].do(lambda tx: tx.connection.execute("SELECT started FROM jobs ORDER BY id").fetchall())
+    assert [row[0] for row in rows] == [5.0, 11.0]
+
+
+def test_archived_jobs_are_restored_in_the_order_of_ids(race: Race, pair: tuple[One, One]) -> None:
+    submit(pair[0], 2)
+    for job in (2, 1):
+        end(pair[0], job, JobState.FAILED)
+        pair[0].do(lambda tx: history.archive(tx.connection, 100.0, 10))
+    check(race, pair, "history", lambda tx: history.restore(tx.connection, [1, 2]))
+
+
+def test_two_servers_that_revoke_one_pilot_end_it_once(race: Race, pair: tuple[One, One]) -> None:
+    pair[0].do(insert_pilots)
+    revokes = [lambda tx, one=one: revoke_pilot(one.pool, tx, 1, by="ada", now=5.0) for one in pair]
+    early, late = race.run(*revokes)
+    assert (early, str(late)) == (None, "pilot 1 is Deleted, so its token is not valid")
+    sql = "SELECT count(*) FROM events WHERE kind = 'token-revoked'"
+    assert pair[0].do(lambda tx: tx.connection.execute(sql).fetchone()[0]) == 1
+
+
+def test_the_revocation_of_a_pilot_locks_the_pilot_before_its_jobs(race: Race, pair: tuple[One, One]) -> None:
+    offered(pair[0])
+
+    def lock_pilot_then_job(tx: Transaction) -> None:
+        pilots.by_ids(tx.connection, [PilotId(1)])
+        race.pause()
+        tx.connection.execute("SELECT 1 FROM jobs WHERE id = 2 FOR UPDATE")
+
+    assert race.run(lock_pilot_then_job, lambda tx: revoke_pilot(pair[1].pool, tx, 1, by="ada", now=5.0)) == (
+        None,
+        None,
+    )
+    assert [one.writer.races for one in pair] == [0, 0]
