@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from typing import Any, get_args
 
@@ -16,6 +17,7 @@ from pilotage.core.requests.states import RequestState
 from pilotage.services.requests import changes
 from pilotage.services.requests.changes import Change
 from pilotage.services.requests.rights import Actor
+from pilotage.store.engine.connection import SerializationFailure
 from pilotage.store.tables import listing, work_queue_depth
 from pilotage.store.tables.selections import JobSelection, Viewer
 from tests.unit.services.bench import POLICY, Bench, Paper
@@ -54,6 +56,25 @@ def test_a_request_of_one_step_is_completed(bench: Bench, of_requests: RequestBe
     }  # fmt: skip
     assert of_requests.way(request) == ["acquired", "running-open", "running-closed", "completed"]
     assert not bench.connection.execute("SELECT count(*) FROM job_outcomes").fetchone()[0]
+
+
+def test_a_transaction_that_is_repeated_releases_the_same_jobs(
+    bench: Bench, of_requests: RequestBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each commit fails at the first try; one pass releases all jobs, each once."""
+    of_requests.element(of_requests.request(), 10)
+    commit, tries = bench.connection.commit, count(1)
+
+    def commit_at_second_try() -> None:
+        if next(tries) % 2:
+            raise SerializationFailure("the first try fails")
+        commit()
+
+    monkeypatch.setattr(bench.connection, "commit", commit_at_second_try)
+    assert of_requests.release() == 10
+    assert of_requests.jobs() == {"released": 10}
+    monkeypatch.undo()
+    assert run_all(bench.pilot(), 20) == 10
 
 
 def test_a_pool_job_is_the_requests_and_has_its_place_and_priority(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple
 
@@ -173,15 +173,16 @@ class InformationDuty(Duty):
         await self._read_times()
         pool = self._context.pool
         current = {q.name: q for q in ended if pool.policy.ces.get(q.name) == q.ce}
-        changes: list[ProblemChange] = []
+        changes: dict[str, ProblemChange] = {}
 
         def store(tx: Transaction, names: Sequence[str]) -> int:
             answers = [self._answer_of(current[name]) for name in names]
-            changes.extend(store_answers(pool, tx, answers, self._context.clock()))
+            for change in store_answers(pool, tx, answers, self._context.clock()):
+                tx.put(changes, change.ce, change)
             return len(names)
 
         await self._rows.in_slices(STORE, sorted(current), store, ANSWERS_PER_TRANSACTION)
-        _log_changes(changes, {question.name for question in ended if question.answer is None})
+        _log_changes(changes.values(), {question.name for question in ended if question.answer is None})
         for question in ended:
             del self._questions[question.name]
             if question.answer is not None and question.answer.is_closed:
@@ -247,7 +248,7 @@ def _batch_system(ce: Ce) -> tuple[object, ...]:
     return (ce.type, None) if ce.type == "local" else (ce.type, ce.batch_options())
 
 
-def _log_changes(changes: Sequence[ProblemChange], unanswered: set[str]) -> None:
+def _log_changes(changes: Iterable[ProblemChange], unanswered: set[str]) -> None:
     """Log problems of facts. `unanswered`: CEs that gave no answer, which their own duty tells."""
     for change in changes:
         if change.new and change.ce not in unanswered:

@@ -63,6 +63,8 @@ class ReleaseRun:
     _live: Mapping[str, list[int]] = field(default_factory=dict)
     _uses: Mapping[str, SiteState] = field(default_factory=dict)
     _passes: dict[str, ReleasePass] = field(default_factory=dict)
+    _returned: list[JobRelease] = field(default_factory=list)
+    """The jobs that a transaction took which was rolled back."""
     _measured: dict[tuple[int, int], float] = field(default_factory=dict)
     """Seconds of an event of each step, measured by its done jobs; 0: nothing is measured."""
 
@@ -89,6 +91,10 @@ class ReleaseRun:
         """Release at most `most` jobs; returns the number taken from the groups. 0: the pass is over."""
         self.connection = tx.connection
         taken: list[JobRelease] = []
+        # If the transaction is not committed, the next one begins with the same jobs.
+        tx.on_rollback(lambda: self._returned.extend(taken))
+        taken += self._returned[:most]
+        del self._returned[:most]
         for one_pass in self._passes.values():
             taken += one_pass.take(most - len(taken))
             if len(taken) == most:
