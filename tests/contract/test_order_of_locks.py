@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import count
 from typing import Any, cast
 
 import pytest
 
 from pilotage.core.ids import PilotId
 from pilotage.core.jobs.states import JobState
+from pilotage.services.jobs import dependants
+from pilotage.services.jobs.actions import act
 from pilotage.services.tokens.changes import revoke_pilot
-from pilotage.store.tables import agents, held_jobs, history, pilots
+from pilotage.store.tables import agents, chains, held_jobs, history, jobs, pilots
 from pilotage.store.writer.transaction import Transaction
 from tests.contract.one_of_several import One
-from tests.contract.test_dependants_at_several_servers import end, pair, submit
+from tests.contract.test_dependants_at_several_servers import end, pair, settle, state_of, submit
 from tests.pilot_intent import pilot_intent
 from tests.unit.services.workqueue.race import Race
 
@@ -142,3 +146,73 @@ def test_the_revocation_of_a_pilot_locks_the_pilot_before_its_jobs(race: Race, p
         None,
     )
     assert [one.writer.races for one in pair] == [0, 0]
+
+
+def test_jobs_are_locked_before_their_gate(race: Race, pair: tuple[One, One]) -> None:
+    """A person releases a held job and a blocked one of a submission, while the other server skips its blocked jobs."""
+    a, b = pair
+    parent = submit(a)
+    children = submit(a, 2, after_ok=(f"s:{parent.id}",))
+
+    held, blocked = children.first_job, children.first_job + 1
+
+    def act_on(ids: Sequence[int], verb: str, tx: Transaction) -> None:
+        act(a.pool, tx, verb, ids, actor="user:ada", reason="", now=3.0, dry_run=False)
+
+    a.do(partial(act_on, [held], "hold"))
+    settle(a)
+    end(a, parent.first_job, JobState.FAILED)
+    changes = a.do(lambda tx: chains.next_changes(tx.connection, 10))
+    a.do(lambda tx: dependants.decide_changes(tx, changes))
+
+    def release(tx: Transaction) -> None:
+        jobs.by_ids(tx.connection, [held, blocked])
+        race.pause()
+        act_on([held, blocked], "release", tx)
+
+    def move(tx: Transaction) -> None:
+        keys = [chains.GateKey(children.id, chains.WHOLE)]
+        dependants.move_dependants(b.pool, tx, keys, 4.0)
+
+    race.run(release, move)
+    assert [one.writer.races for one in pair] == [0, 0]
+    settle(a)
+    assert [state_of(a, job) for job in (held, blocked)] == ["Skipped", "Skipped"]
+
+
+def test_a_job_that_gets_to_a_gate_at_any_moment_of_its_moves_is_moved(
+    race: Race, pair: tuple[One, One]
+) -> None:
+    a, b = pair
+    for trip in count(1):
+        parent = submit(a)
+        child = submit(a, after_ok=(f"s:{parent.id}",))
+        verbs = [
+            partial(
+                act,
+                a.pool,
+                verb=verb,
+                ids=[child.first_job],
+                actor="user:ada",
+                reason="",
+                now=3.0,
+                dry_run=False,
+            )
+            for verb in ("hold", "release")
+        ]
+        a.do(lambda tx: verbs[0](tx=tx))  # noqa: B023
+        settle(a)
+        end(a, parent.first_job, JobState.FAILED)
+        changes = a.do(lambda tx: chains.next_changes(tx.connection, 10))
+        a.do(lambda tx: dependants.decide_changes(tx, changes))  # noqa: B023
+        keys = [chains.GateKey(child.id, chains.WHOLE)]
+        reached = race.run_before_trip(
+            trip,
+            lambda tx: dependants.move_dependants(b.pool, tx, keys, 4.0),  # noqa: B023
+            lambda tx: verbs[1](tx=tx),  # noqa: B023
+        )
+        settle(a)
+        assert state_of(a, child.first_job) == "Skipped", trip
+        if not reached:
+            assert trip > 3
+            break

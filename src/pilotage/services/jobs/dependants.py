@@ -198,31 +198,43 @@ def decide_gates(tx: Transaction, keys: set[GateKey]) -> None:
 def move_dependants(pool: Pool, tx: Transaction, keys: Sequence[GateKey], now: float) -> int:
     """Move jobs as these gates demand. Returns the number of gates.
 
-    A gate with more than `FAN_OUT` jobs stays for the next call.
+    A gate with more than `FAN_OUT` jobs stays for the next call, and so does a gate that gets jobs meanwhile.
     """
-    gates = [gate for gate in chains.gates(tx.connection, set(keys)).values() if not gate.settled]
     moves = JobTransitions(pool, tx, now, pool.event_batch(now, ACTOR))
-    single = [gate for gate in gates if gate.job]
-    _move(moves, single, {gate.key: [gate.job] for gate in single})
-    _settle(tx, single)
-    for gate in gates:
-        if not gate.job:
-            _move_part(moves, gate)
+    # Jobs are locked before gates, as by people who let a job wait again.
+    looked = {job for _, ids in _next_jobs(tx, keys, lock="") for job in ids}
+    rows = _load(moves, sorted(looked))
+    unsettled = _next_jobs(tx, keys, lock="UPDATE")
+    locked = [(gate, ids) for gate, ids in unsettled if looked.issuperset(ids)]
+    _move(moves, locked, rows)
+    _settle(tx, [gate for gate, ids in locked if gate.job or len(ids) < FAN_OUT])
+    chains.save_gates(
+        tx.connection,
+        [
+            GateState(gate.outlook, gate.reason, 0, ids[-1], *gate.key)
+            for gate, ids in locked
+            if not gate.job and len(ids) == FAN_OUT
+        ],
+    )
     moves.write()
-    return len(gates)
+    return len(unsettled)
 
 
-def _move_part(moves: JobTransitions, gate: GateRow) -> None:
-    """Move the next jobs of a gate of a whole submission."""
-    connection = moves.tx.connection
+def _next_jobs(
+    tx: Transaction, keys: Sequence[GateKey], *, lock: str
+) -> list[tuple[GateRow, Sequence[JobId]]]:
+    """The unsettled gates among these, each with its next jobs to look at. `lock`: of the gates."""
+    gates = chains.gates(tx.connection, set(keys), lock=lock).values()
+    return [(gate, _jobs_of(tx, gate)) for gate in gates if not gate.settled]
+
+
+def _jobs_of(tx: Transaction, gate: GateRow) -> Sequence[JobId]:
+    if gate.job:
+        return (gate.job,)
     states = [str(state) for state in _MOVING[Outlook(gate.outlook)]]
     selection = JobSelection(submission=gate.submission, states=states)
-    ids = [JobId(job) for job in listing.job_ids(connection, selection, EVERYBODY, gate.cursor, FAN_OUT)]
-    _move(moves, [gate], {gate.key: ids})
-    if len(ids) < FAN_OUT:
-        _settle(moves.tx, [gate])
-    else:
-        chains.save_gates(connection, [GateState(gate.outlook, gate.reason, 0, ids[-1], *gate.key)])
+    ids = listing.job_ids(tx.connection, selection, EVERYBODY, gate.cursor, FAN_OUT)
+    return [JobId(job) for job in ids]
 
 
 def _settle(tx: Transaction, gates: Iterable[GateRow]) -> None:
@@ -237,14 +249,16 @@ def _settle(tx: Transaction, gates: Iterable[GateRow]) -> None:
 
 
 def _move(
-    moves: JobTransitions, gates: Sequence[GateRow], jobs_of: Mapping[GateKey, Sequence[JobId]]
+    moves: JobTransitions,
+    gates: Sequence[tuple[GateRow, Sequence[JobId]]],
+    rows: Mapping[int, JobRow],
 ) -> None:
-    rows = _load(moves, sorted(job for ids in jobs_of.values() for job in ids))
-    limited = parallel_limits.limited(moves.tx.connection, {gate.submission for gate in gates})
-    parallel_limits.unsettle(moves.tx.connection, limited)
-    for gate in gates:
+    connection = moves.tx.connection
+    limited = parallel_limits.limited(connection, {gate.submission for gate, _ in gates})
+    parallel_limits.unsettle(connection, limited)
+    for gate, ids in gates:
         outlook = Outlook(gate.outlook)
-        for id_ in jobs_of[gate.key]:
+        for id_ in ids:
             job = rows.get(id_)
             if job is not None and job.state in _MOVING[outlook]:
                 _move_job(moves, job, outlook, gate.reason, limited=job.submission in limited)
