@@ -9,13 +9,15 @@ This file, run as a program, is `pilotage` with the guard. Each hold is a line o
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import sys
 import threading
 import time
 import traceback
-from collections import Counter
+from collections import Counter, deque
+from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 from typing import NamedTuple
@@ -50,26 +52,32 @@ class Beats:
         self._thread = threading.get_ident()
         self._clock = time.pthread_getcpuclockid(self._thread)
         self._last = time.clock_gettime(self._clock)
-        self._samples: Counter[str] = Counter()
+        self._samples: deque[str] = deque()
         threading.Thread(target=self._sample, daemon=True).start()
         self._beat()
 
     def _beat(self) -> None:
         held = time.clock_gettime(self._clock) - self._last
         if held > TOLD:
-            [(stack, _)] = self._samples.most_common(1) or [("", 0)]
+            [(stack, _)] = Counter(self._taken()).most_common(1) or [("", 0)]
             with self._file.open("a") as file:
                 file.write(json.dumps([held, stack]) + "\n")
         self._samples.clear()
         self._last = time.clock_gettime(self._clock)
         self._loop.call_later(BEAT, self._beat)
 
+    def _taken(self) -> Iterator[str]:
+        """The samples, each once. The other thread appends meanwhile, so nothing iterates over them."""
+        with contextlib.suppress(IndexError):
+            while True:
+                yield self._samples.popleft()
+
     def _sample(self) -> None:
         while True:
             time.sleep(SAMPLE)
             if time.clock_gettime(self._clock) - self._last > SAMPLE:
                 frame = sys._current_frames().get(self._thread)
-                self._samples[_text(frame)] += 1
+                self._samples.append(_text(frame))
 
 
 def _text(frame: FrameType | None) -> str:

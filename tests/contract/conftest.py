@@ -7,7 +7,7 @@ import pytest
 
 from pilotage.store.engine.connection import WriterConnection
 from pilotage.store.writer.writer import Writer
-from tests import writer_guard
+from tests import decision_guard, writer_guard
 from tests.contract.stores import STORES, Store
 
 
@@ -23,8 +23,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(autouse=True)
 def only_the_writer() -> Iterator[None]:
-    """Fail the test if another thread than the writer's changes a pool."""
-    with writer_guard.active():
+    """Fail the test if another thread than the writer's changes a pool, or a decision rests on rows of nobody."""
+    with writer_guard.active(), decision_guard.active():
         yield
 
 

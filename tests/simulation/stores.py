@@ -97,7 +97,7 @@ class SqliteStore:
 
     def damage(self) -> list[str]:
         with closing(SqliteReaders(self._folder / "pilotage.db")) as readers:
-            return find_damage(readers.connection(), head_revision())
+            return list(map(str, find_damage(readers.connection(), head_revision())))
 
     def back_up(self) -> Path | None:
         self._backups += 1
@@ -171,7 +171,7 @@ class PostgresqlStore:
 
     def damage(self) -> list[str]:
         with closing(DatabaseAddress.parse(self._database.url).readers()) as readers:
-            return find_damage(readers.connection(), head_revision())
+            return list(map(str, find_damage(readers.connection(), head_revision())))
 
     def committed(self, server: TwinServer) -> None:
         self.interleaving.committed(server.connection)

@@ -9,7 +9,7 @@ import pytest
 from pilotage.store.cluster.id_allocator import SequentialIds
 from pilotage.store.engine.connection import WriterConnection
 from pilotage.store.writer.writer import Writer
-from tests import writer_guard
+from tests import decision_guard, writer_guard
 from tests.unit.services.bench import POLICY, Bench, MakeBench
 from tests.unit.services.workqueue.queue_bench import POLICY as QUEUE_POLICY
 from tests.unit.services.workqueue.queue_bench import QueueBench
@@ -65,9 +65,10 @@ def servers(tmp_path: Path) -> Iterator[Servers]:
     for bench in benches:
         # Masks may have been posted by way of another server.
         bench.bench.pool.peers.shared = True
-    yield benches
-    connection.close()
-    first.end()
+    with decision_guard.active():
+        yield benches
+        connection.close()
+        first.end()
 
 
 @pytest.fixture

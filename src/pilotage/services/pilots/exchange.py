@@ -52,7 +52,7 @@ def pilot_of_token(pool: Pool, tx: Transaction, hashed: str) -> PilotRow:
     """The pilot that has this token, or `NotAuthenticated`."""
     pilot = pool.pilots.rows.use(hashed)
     if pilot is None:
-        pilot = pilots.by_token(tx.connection, hashed)
+        pilot = next(iter(pilots.by_tokens(tx.connection, [hashed])), None)
         if pilot is None:
             raise NotAuthenticated(
                 "this pilot's token is not known", hint="it was superseded, or its server is new"

@@ -60,20 +60,22 @@ class Propagation:
             self._place, self.after = (self._place + 1, 0) if last is None else (self._place, last)
         if self._place < len(self._steps):
             return False
-        self._settle(tx, row)
-        return True
+        return self._settle(tx, row)
 
     def _reset(self, steps: Sequence[_PropagationStep] | None, place: int, after: int, version: int) -> None:
         self._steps, self._place, self.after, self._version = steps, place, after, version
 
-    def _settle(self, tx: Transaction, row: RequestRow) -> None:
-        """An ended request has nothing to carry out; one that is being ended is looked at until its elements end."""
+    def _settle(self, tx: Transaction, row: RequestRow) -> bool:
+        """An ended request has nothing to carry out; one that is being ended is looked at until its elements end.
+
+        False: the request has changed again, and that change is carried out at once.
+        """
         if row.state in (RequestState.ABORTED, RequestState.FORCE_COMPLETE):
             for step in _ended_early(tx, row):
                 progress = element_progress.of_step(tx.connection, row.id, step)
                 if not progress.states <= ENDED or progress.has_unfinished_jobs:
-                    return
-        cancelling.settle(tx.connection, row.id, row.version)
+                    return True
+        return cancelling.settle(tx.connection, row.id, row.version)
 
 
 class _PropagationStep:

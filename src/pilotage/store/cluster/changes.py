@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from pilotage.store.engine.connection import Connection
+from pilotage.store.engine.decisions import hint
 from pilotage.store.engine.rows import columns
 
 PRUNED_COUNTER = "changes pruned"
@@ -83,6 +84,7 @@ def oldest_open_transaction(connection: Connection) -> int:
 _RULES = "coalesce((SELECT last FROM counters WHERE name = ?), 0)"
 
 
+@hint("a change after this look counts for the next call")
 def rules(connection: Connection) -> int:
     """The number of committed changes of users, tokens, sites and the policy, by all servers."""
     return int(connection.execute(f"SELECT {_RULES}", (RULES_COUNTER,)).fetchone()[0])
@@ -125,6 +127,7 @@ def read(connection: Connection, since: int, me: str, most: int = MAX_ROWS) -> C
     return ChangeBatch(bool(registered), pruned >= since, max(since, upto), changes, bool(more), ruled)
 
 
+@hint("the snapshot says which changes it holds; later ones are read later")
 def read_all_since(connection: Connection, position: int, me: str) -> list[ChangeRow]:
     """The rows of other servers from a transaction on, without regard to open transactions."""
     sql = f"SELECT {_CHANGE} FROM changes WHERE xid >= ? AND server <> ? ORDER BY xid, id"

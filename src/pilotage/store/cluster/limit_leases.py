@@ -9,6 +9,7 @@ from pilotage.core.errors import Overloaded
 from pilotage.core.queues.limit_leases import Allocation, UnleasedRoom
 from pilotage.store.engine.bulk_statements import delete, insert, update
 from pilotage.store.engine.connection import Connection, lock_clause
+from pilotage.store.engine.decisions import decision, hint, overwrites
 
 Key = tuple[str, str, str, str]
 """Site, CE, attribute, value."""
@@ -23,6 +24,7 @@ def key_from_text(text: str) -> Key:
     return (site, ce, attribute, value)
 
 
+@hint("each limit is locked before places are taken")
 def states(connection: Connection, *, lock: bool = False) -> dict[Key, UnleasedRoom]:
     """Every limit. `lock`: no other transaction changes the limits until this transaction ends."""
     sql = "SELECT limit_key, running, free, starts, since FROM limit_states ORDER BY limit_key"
@@ -39,6 +41,7 @@ def allocations(connection: Connection) -> dict[Key, dict[str, Allocation]]:
     return by_key
 
 
+@decision("only its server changes an allocation that is not revoked")
 def allocations_of(connection: Connection, server: str) -> dict[Key, Allocation]:
     """The allocations of one server, by limit."""
     sql = "SELECT limit_key, free, starts, last_start, wants FROM limit_blocks WHERE server = ?"
@@ -86,6 +89,7 @@ def create_allocations(connection: Connection, server: str, keys: Iterable[Key])
     connection.execute_bulk(_NEW_BLOCKS, [(key_to_text(key), server) for key in sorted(keys)])
 
 
+@overwrites("only its server changes an allocation")
 def save_allocations(connection: Connection, server: str, changed: Mapping[Key, Allocation]) -> None:
     """Store allocations of a server. Raises `Overloaded` if they were revoked, because it was evicted."""
     rows: Sequence[tuple[object, ...]] = [
@@ -96,6 +100,7 @@ def save_allocations(connection: Connection, server: str, changed: Mapping[Key, 
         raise Overloaded("this server has lost its part of a limit", hint="try again in a moment")
 
 
+@overwrites("a server without its row changes no allocation")
 def revoke(connection: Connection, server: str) -> dict[Key, Allocation]:
     """Delete and return the allocations of an evicted server."""
     sql = "DELETE FROM limit_blocks WHERE server = ? RETURNING limit_key, free, starts, last_start, wants"

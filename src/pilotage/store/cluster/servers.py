@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from pilotage.store.cluster import changes, duty_leases
 from pilotage.store.engine.connection import Connection, database_time, lock_clause
+from pilotage.store.engine.decisions import hint, overwrites
 from pilotage.store.engine.rows import columns, insertion, values
 
 
@@ -29,6 +30,7 @@ class ServerRow:
 _COLUMNS = columns(ServerRow)
 
 
+@overwrites("only the first server of a restored database finds such rows")
 def register(connection: Connection, server: ServerRow) -> None:
     """Insert the row of a starting server. Without other servers, all change rows are deleted first."""
     if connection.dialect != "sqlite" and not live(connection):
@@ -36,6 +38,7 @@ def register(connection: Connection, server: ServerRow) -> None:
     connection.execute(insertion("servers", _COLUMNS), values(server))
 
 
+@hint("a server that is evicted meanwhile can commit nothing")
 def live(connection: Connection) -> list[ServerRow]:
     """All servers with a row, by start time."""
     return [
@@ -44,6 +47,7 @@ def live(connection: Connection) -> list[ServerRow]:
     ]
 
 
+@overwrites("each server changes its own row")
 def heartbeat(connection: Connection, name: str, now: float, policy_version: int) -> bool:
     """Store a heartbeat; False: the other servers have evicted this server."""
     sql = "UPDATE servers SET alive_at = ?, policy_version = ? WHERE name = ?"
@@ -55,6 +59,7 @@ def add_outage(connection: Connection, seconds: float, but: str) -> None:
     connection.execute("UPDATE servers SET alive_at = alive_at + ? WHERE name <> ?", (seconds, but))
 
 
+@overwrites("each server changes its own row")
 def save_policy_version(connection: Connection, name: str, version: int) -> None:
     """Store the policy version in force on a server."""
     connection.execute("UPDATE servers SET policy_version = ? WHERE name = ?", (version, name))
@@ -73,12 +78,14 @@ def lock_silent(connection: Connection, before: float, but: str) -> list[str]:
     return [row[0] for row in rows]
 
 
+@hint("a server that returns at an address replaces the one before it")
 def predecessors(connection: Connection, server: ServerRow) -> list[str]:
     """Servers with the address of `server`: they have ended, although their rows exist."""
     sql = "SELECT name FROM servers WHERE host = ? AND url = ? AND name <> ?"
     return [row[0] for row in connection.execute(sql, (server.host, server.url, server.name))]
 
 
+@overwrites("its row is locked, or the server leaves by itself")
 def evict(connection: Connection, name: str) -> None:
     """Delete a server's row, which each of its transactions needs, and release its duties."""
     connection.execute("DELETE FROM servers WHERE name = ?", (name,))

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pilotage.store.engine.connection import Connection, in_list
+from pilotage.store.engine.decisions import hint
 
 
+@hint("the director looks again at the next listing")
 def failed_among(connection: Connection, stamps: Sequence[str]) -> set[str]:
     """The subset of `stamps` whose pilots have failed: they may come back."""
     condition, value = in_list(connection, "stamp", stamps)
@@ -21,6 +23,7 @@ def ended_among(connection: Connection, stamps: Sequence[str]) -> set[str]:
     return {row[0] for row in connection.execute(sql, (value,))}
 
 
+@hint("the director looks again at the next listing")
 def last_contradiction(connection: Connection, ce: str) -> float | None:
     """The latest `absent_since` of the live pilots of a CE that have called home; None: no such pilot is absent."""
     sql = "SELECT max(absent_since) FROM pilots WHERE ended IS NULL AND ce = ? AND started IS NOT NULL"

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from pilotage.core.jobs.states import JobState
 from pilotage.store.engine.connection import Connection
+from pilotage.store.engine.decisions import decision
 from pilotage.store.tables import job_counts
 
 _ACCEPTED = (
@@ -24,6 +25,7 @@ The conditions on owners use no index: an owner may have any number of submissio
 """
 
 
+@decision("one statement, under the lock of the owner's jobs")
 def count(connection: Connection, owner: str, states: Sequence[JobState]) -> int:
     """The jobs of an owner in these states, and the accepted jobs that are not created yet.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from pilotage.store.engine.connection import Connection
+from pilotage.store.engine.decisions import hint
 
 
 class LoadCount(NamedTuple):
@@ -19,6 +20,7 @@ class LoadCount(NamedTuple):
     jobs: int
 
 
+@hint("it weighs sites against each other; the next synchronisation counts again")
 def of_agent(connection: Connection, agent: int) -> list[LoadCount]:
     """The unfinished jobs of an agent by request and site, without jobs that pause after a failure.
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from pilotage.store.engine.connection import Connection, lock_clause, lock_in_order
+from pilotage.store.engine.decisions import hint, overwrites
 from pilotage.store.engine.rows import columns
 
 BY_ADMINISTRATOR = 1
@@ -72,6 +73,7 @@ def for_change(connection: Connection, agent: int) -> AgentRow | None:
     return _one(connection, f"id = ?{lock_clause(connection, 'UPDATE')}", agent)
 
 
+@hint("it is shown; what changes an agent locks its row")
 def by_name(connection: Connection, name: str, *, lock: bool = False) -> AgentRow | None:
     """The agent of this name. `lock`: other servers cannot change it before this transaction ends."""
     clause = lock_clause(connection, "UPDATE") if lock else ""
@@ -159,12 +161,14 @@ def end(connection: Connection, agent: int, now: float) -> None:
     connection.execute("UPDATE agents SET ended = ? WHERE id = ? AND ended IS NULL", (now, agent))
 
 
+@hint("each agent is locked and looked at again")
 def with_expired_lease(connection: Connection, now: float, limit: int) -> list[AgentRow]:
     """Agents that have not ended, and whose lease is over."""
     sql = f"SELECT {_COLUMNS} FROM agents WHERE ended IS NULL AND lease_until <= ? ORDER BY id LIMIT ?"
     return [AgentRow(*row) for row in connection.execute(sql, (now, limit))]
 
 
+@overwrites("a lease grows by the length of the outage, whatever it is")
 def extend_leases(
     connection: Connection, seconds: float, earliest: float, below: float | None = None
 ) -> None:
@@ -178,6 +182,7 @@ def extend_leases(
     connection.execute(sql, (earliest, earliest if below is None else below))
 
 
+@hint("an heir that ends meanwhile is itself found as ended with work")
 def live_of_team(connection: Connection, team: str, now: float) -> list[int]:
     """The live agents of a team that do not drain."""
     sql = (
@@ -187,12 +192,14 @@ def live_of_team(connection: Connection, team: str, now: float) -> list[int]:
     return [row[0] for row in connection.execute(sql, (team, now))]
 
 
+@hint("it only warns")
 def teams(connection: Connection) -> list[str]:
     """The teams of all agents that have joined and not ended, by name."""
     sql = "SELECT DISTINCT team FROM agents WHERE ended IS NULL ORDER BY team"
     return [row[0] for row in connection.execute(sql)]
 
 
+@hint("each agent is locked and looked at again before its work is given away")
 def ended_with_work(connection: Connection, limit: int) -> list[AgentRow]:
     """Ended agents that elements refer to whose jobs have not all ended."""
     sql = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pilotage.store.engine.connection import Connection
+from pilotage.store.engine.decisions import ONE_SERVER, overwrites
 from pilotage.store.engine.rows import columns, insertion, values
 
 MOST_TEXT = 4000
@@ -53,6 +54,7 @@ def page(
     return [(row[0], AuditRow(*row[1:])) for row in connection.execute(sql, [*given, limit])]
 
 
+@overwrites(ONE_SERVER)
 def delete_before(connection: Connection, before: float, most: int) -> int:
     """Delete rows that are older than an instant, at most `most`; returns their number."""
     sql = "SELECT id FROM audit_log WHERE at < ? ORDER BY at LIMIT ?"

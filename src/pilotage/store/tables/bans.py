@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from pilotage.core.ids import JobId, PilotId
 from pilotage.store.engine.connection import Connection
+from pilotage.store.engine.decisions import ONE_SERVER, guarded, hint, overwrites
 from pilotage.store.engine.rows import columns
 
 
@@ -38,6 +39,7 @@ class BanRow(NamedTuple):
 _COLUMNS = columns(BanRow)
 
 
+@hint("a later change has a change row, and is read again")
 def in_force(connection: Connection) -> list[BanRow]:
     """The bans that have not ended, oldest first."""
     sql = f"SELECT {_COLUMNS} FROM bans WHERE ended IS NULL ORDER BY id"
@@ -62,23 +64,27 @@ def insert(
     )
 
 
+@guarded("ended")
 def end(connection: Connection, ban: int, *, by: str, now: float) -> bool:
     """End a ban. False: it has ended already."""
     sql = "UPDATE bans SET ended = ?, ended_by = ? WHERE id = ? AND ended IS NULL"
     return connection.execute(sql, (now, by, ban)).rowcount == 1
 
 
+@guarded("ended", "until")
 def end_if_over(connection: Connection, ban: int, *, by: str, now: float) -> bool:
     """End a ban whose time is over by its row. False: it has ended already, or was given more time."""
     sql = "UPDATE bans SET ended = ?, ended_by = ? WHERE id = ? AND ended IS NULL AND until <= ?"
     return connection.execute(sql, (now, by, ban, now)).rowcount == 1
 
 
+@overwrites(ONE_SERVER)
 def set_enforced(connection: Connection, ban: int, now: float) -> None:
     """Store that no running job of the owner is left there."""
     connection.execute("UPDATE bans SET enforced = ? WHERE id = ?", (now, ban))
 
 
+@hint("each pilot is locked and looked at again")
 def pilots_bound_to(connection: Connection, owner: str, site: str, most: int) -> list[PilotId]:
     """Live pilots that are bound to a user and have no order to leave. `site`: of this site only; empty: of all."""
     sql = (
@@ -91,6 +97,7 @@ def pilots_bound_to(connection: Connection, owner: str, site: str, most: int) ->
     return [PilotId(row[0]) for row in connection.execute(sql, values)]
 
 
+@hint("each job is locked and looked at again")
 def jobs_of_live_pilots(connection: Connection, site: str) -> list[JobId]:
     """The jobs that live pilots have, and maybe jobs that they had. `site`: of this site only; empty: of all."""
     sql = "SELECT jobs FROM pilots WHERE ended IS NULL AND jobs <> '[]'"

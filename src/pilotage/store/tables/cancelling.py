@@ -8,6 +8,7 @@ from typing import NamedTuple
 from pilotage.core.workqueue.states import ElementState
 from pilotage.store.engine.bulk_statements import RowWriter, update
 from pilotage.store.engine.connection import Connection, in_list, lock_clause
+from pilotage.store.engine.decisions import guarded, overwrites
 from pilotage.store.engine.rows import columns
 
 
@@ -16,12 +17,14 @@ def propagating(connection: Connection) -> list[int]:
     return [row[0] for row in connection.execute("SELECT id FROM requests WHERE propagating = 1 ORDER BY id")]
 
 
+@guarded("version")
 def settle(connection: Connection, request: int, version: int) -> bool:
     """Store that a change is carried out everywhere. False: the request has changed again since `version`."""
     sql = "UPDATE requests SET propagating = 0 WHERE id = ? AND version = ?"
     return connection.execute(sql, (request, version)).rowcount == 1
 
 
+@overwrites("the request has ended before, so that no intake changes its steps")
 def close_steps(connection: Connection, request: int, steps: Sequence[int]) -> None:
     """Store that these steps get no further elements."""
     condition, value = in_list(connection, "position", steps)

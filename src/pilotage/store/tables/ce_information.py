@@ -9,6 +9,7 @@ import msgspec
 
 from pilotage.core.glue.information import CeInformation, HostClass, Value
 from pilotage.store.engine.connection import Connection, in_list
+from pilotage.store.engine.decisions import ONE_SERVER, decision, hint, overwrites
 from pilotage.store.engine.rows import replacement
 
 
@@ -30,6 +31,7 @@ _decode_attributes = msgspec.json.Decoder(dict[str, int | float | str | bool | t
 _decode_hosts = msgspec.json.Decoder(tuple[HostClass, ...]).decode
 
 
+@hint("a later answer of the CE has a change row")
 def load(connection: Connection, ces: Collection[str] | None = None) -> dict[str, InformationRow]:
     """The rows of these CEs, by name. None: of all."""
     hosts = {ce: _decode_hosts(text) for ce, text in _select(connection, _HOSTS, ces)}
@@ -39,6 +41,7 @@ def load(connection: Connection, ces: Collection[str] | None = None) -> dict[str
     }
 
 
+@hint("a later answer of the CE has a change row")
 def load_facts(connection: Connection, ces: Collection[str] | None = None) -> dict[str, InformationRow]:
     """The rows of `load`, without host classes."""
     rows = (_to_row(values, ()) for values in _select(connection, _FACTS, ces))
@@ -62,6 +65,7 @@ def _to_row(values: Any, hosts: tuple[HostClass, ...]) -> InformationRow:
     return InformationRow(ce, information, problem, since)
 
 
+@decision(ONE_SERVER)
 def problems(connection: Connection, ces: Collection[str]) -> dict[str, str]:
     """The problems of these CEs, by name; CEs without one are left out."""
     condition, names = in_list(connection, "ce", list(ces))
@@ -91,6 +95,7 @@ def _upsert(connection: Connection, ce: str, values: dict[str, Any]) -> None:
     connection.execute(replacement("ce_information", "ce", values), (ce, *values.values()))
 
 
+@overwrites(ONE_SERVER)
 def renew(connection: Connection, rows: Iterable[tuple[str, CeInformation]]) -> None:
     """Write that the facts about these CEs are still the same."""
     connection.executemany(
@@ -104,5 +109,6 @@ def names(connection: Connection) -> set[str]:
     return {ce for (ce,) in connection.execute("SELECT ce FROM ce_information")}
 
 
+@overwrites(ONE_SERVER)
 def delete(connection: Connection, ces: Collection[str]) -> None:
     connection.executemany("DELETE FROM ce_information WHERE ce = ?", [(ce,) for ce in ces])

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from pilotage.core.ids import PilotId
 from pilotage.store.engine.connection import Connection
+from pilotage.store.engine.decisions import ONE_SERVER, decision
 from pilotage.store.engine.rows import columns
 
 
@@ -25,6 +26,7 @@ class CeProbeRow(NamedTuple):
 _COLUMNS = columns(CeProbeRow)
 
 
+@decision(ONE_SERVER)
 def of_ce(connection: Connection, ce: str) -> CeProbeRow | None:
     """The last probe of a CE."""
     values = connection.execute(f"SELECT {_COLUMNS} FROM ce_probes WHERE ce = ?", (ce,)).fetchone()

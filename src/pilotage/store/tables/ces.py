@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from pilotage.store.engine.connection import Connection, lock_clause
+from pilotage.store.engine.decisions import SHOWN, hint
 from pilotage.store.engine.rows import columns, replacement
 
 
@@ -71,6 +72,7 @@ def _to_row(values: Sequence[Any]) -> CeRow:
     return CeRow(ce, CeProgress(*progress), CeSwitch(state), *rest)
 
 
+@hint("the director locks the row before it decides")
 def by_name(connection: Connection, ce: str) -> CeRow:
     """The row of a CE; default values if there is none."""
     values = connection.execute(f"SELECT {_COLUMNS} FROM ces WHERE ce = ?", (ce,)).fetchone()
@@ -95,6 +97,7 @@ def new_row(ce: str) -> CeRow:
     return CeRow(ce, CeProgress(), CeSwitch.ON, "", "", None)
 
 
+@hint(SHOWN)
 def all_rows(connection: Connection) -> dict[str, CeRow]:
     """All rows, by CE."""
     rows = (_to_row(values) for values in connection.execute(f"SELECT {_COLUMNS} FROM ces ORDER BY ce"))
@@ -148,6 +151,7 @@ def failed_pilots(connection: Connection, ce: str, most: int) -> list[FailedPilo
     return [FailedPilot(*row) for row in rows]
 
 
+@hint("the demand is counted again in each cycle of the director")
 def pilot_counts(connection: Connection) -> dict[str, tuple[int, int]]:
     """CE → its live pilots that have not called home, and all others."""
     sql = (
@@ -166,6 +170,7 @@ class LiveTotals(NamedTuple):
     processors: int
 
 
+@hint("a maximum is counted again in each cycle of the director")
 def live_totals(connection: Connection, ce: str) -> LiveTotals:
     """Totals of the pilots of a CE that have not ended."""
     sql = (

@@ -13,6 +13,7 @@ from pilotage.core.ids import JobId, SubmissionId
 from pilotage.core.jobs.dependencies import Outlook, RunAfter
 from pilotage.store.engine.bulk_statements import RowWriter, delete, insert, update
 from pilotage.store.engine.connection import Connection, array_literal, in_list, lock_clause, lock_in_order
+from pilotage.store.engine.decisions import decision, hint
 from pilotage.store.engine.rows import columns
 
 WHOLE = JobId(0)
@@ -112,6 +113,7 @@ def delete_gates(connection: Connection, keys: Sequence[GateKey]) -> None:
     _delete_gates(connection, keys)
 
 
+@hint("a gate that opens meanwhile unsettles the limit again")
 def gates(
     connection: Connection, keys: Collection[GateKey], *, lock: str = "UPDATE"
 ) -> dict[GateKey, GateRow]:
@@ -150,6 +152,7 @@ def conditions_of(connection: Connection, keys: Collection[GateKey]) -> list[Con
     return [ConditionRow(*row) for row in connection.execute(sql, values)]
 
 
+@hint("an output that is lost meanwhile is missed by the job that reads it")
 def of_parent(
     connection: Connection, column: str, parent: int, outlooks: Mapping[RunAfter, Outlook], most: int
 ) -> list[ConditionRow]:
@@ -176,6 +179,7 @@ def has_conditions(connection: Connection, column: str, parent: int) -> bool:
     return connection.execute(sql, (parent,)).fetchone() is not None
 
 
+@hint("each gate is locked and looked at again")
 def unsettled(connection: Connection, most: int) -> list[GateKey]:
     """Gates with jobs that must move, at most `most`."""
     sql = "SELECT submission_id, job_id FROM gates WHERE settled = 0 ORDER BY submission_id, job_id LIMIT ?"
@@ -251,6 +255,7 @@ _MAY_BE_MARKED = (
 )
 
 
+@hint("each parent submission is locked and looked at again")
 def unmarked(connection: Connection, most: int) -> list[int]:
     """Submissions whose jobs exist and need marks, at most `most`."""
     sql = f"SELECT submission_id FROM parent_submissions p WHERE {_MAY_BE_MARKED} ORDER BY submission_id LIMIT ?"
@@ -277,6 +282,7 @@ _CHANGE = columns(ParentChange, submission="submission_id", job="job_id")
 add_changes = RowWriter[ParentChange](insert("parent_changes", _CHANGE.split(", ")))
 
 
+@hint("each change is locked before it is carried out")
 def next_changes(connection: Connection, most: int) -> list[int]:
     """The ids of changes, oldest first, at most `most`."""
     return [
@@ -330,6 +336,7 @@ def facts_of_jobs(connection: Connection, jobs: Sequence[int]) -> dict[int, Pare
     return facts
 
 
+@decision("one statement; the row of the parent submission is locked, and new jobs are made under it")
 def unfinished(connection: Connection, submission: int, after: int, most: int) -> list[int]:
     """Ids above `after` of existing jobs of the submission that have not ended, ascending, at most `most`."""
     sql = (

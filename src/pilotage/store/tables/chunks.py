@@ -9,6 +9,7 @@ from typing import Any
 from pilotage.core.ids import JobId, SubmissionId
 from pilotage.store.engine import bulk_statements
 from pilotage.store.engine.connection import Connection, in_list, lock_clause
+from pilotage.store.engine.decisions import decision, hint, overwrites
 from pilotage.store.engine.rows import columns, insertion, values
 
 
@@ -44,6 +45,7 @@ def _to_chunk(row: Sequence[Any] | None) -> ChunkRow | None:
     return None if row is None else ChunkRow(*row)
 
 
+@decision("an accepted chunk never changes, except for the number of created jobs")
 def by_number(
     connection: Connection, submission: SubmissionId, number: int, *, lock: bool = False
 ) -> ChunkRow | None:
@@ -59,6 +61,7 @@ def last(connection: Connection, submission: SubmissionId) -> ChunkRow | None:
     return _to_chunk(connection.execute(sql, (submission,)).fetchone())
 
 
+@decision("accepted chunks never change")
 def page(connection: Connection, submission: SubmissionId, begin: int, limit: int) -> list[ChunkRow]:
     """Chunks from number `begin` on, in ascending order."""
     sql = (
@@ -68,6 +71,7 @@ def page(connection: Connection, submission: SubmissionId, begin: int, limit: in
     return [ChunkRow(*row) for row in connection.execute(sql, (submission, begin, limit))]
 
 
+@hint("the primary key of the jobs lets one creator store them; the other one looks again")
 def first_incomplete(
     connection: Connection, submission: SubmissionId, *, lock: bool = False
 ) -> ChunkRow | None:
@@ -80,6 +84,7 @@ def first_incomplete(
     return _to_chunk(connection.execute(sql, (submission,)).fetchone())
 
 
+@decision("accepted rows never change")
 def pending_rows(connection: Connection, submission: SubmissionId, number: int) -> str:
     """The JSON list of the parameter rows of an incomplete chunk."""
     sql = "SELECT rows FROM pending_rows WHERE submission_id = ? AND number = ?"
@@ -87,6 +92,7 @@ def pending_rows(connection: Connection, submission: SubmissionId, number: int) 
     return "[]" if row is None else str(row[0])
 
 
+@overwrites("the primary key of the jobs lets one creator count them")
 def save_made(connection: Connection, chunk: ChunkRow, made: int) -> None:
     """Store the number of created jobs. The parameter rows are deleted when the chunk is complete."""
     sql = "UPDATE submission_chunks SET made = ? WHERE submission_id = ? AND number = ?"
@@ -96,12 +102,14 @@ def save_made(connection: Connection, chunk: ChunkRow, made: int) -> None:
         connection.execute(sql, (chunk.submission, chunk.number))
 
 
+@decision("chunks before an accepted one never change")
 def count_before(connection: Connection, chunk: ChunkRow) -> int:
     """The number of rows in earlier chunks of the submission."""
     sql = "SELECT coalesce(sum(count), 0) FROM submission_chunks WHERE submission_id = ? AND number < ?"
     return int(connection.execute(sql, (chunk.submission, chunk.number)).fetchone()[0])
 
 
+@decision("the number and ids of accepted jobs never change")
 def jobs_at(connection: Connection, submission: SubmissionId, begin: int, most: int) -> list[int]:
     """The ids of the jobs of a submission from place `begin` on, at most `most`, in the order of their rows."""
     ids: list[int] = []

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pilotage.store.engine.connection import Connection
+from pilotage.store.engine.decisions import overwrites
 
 SETTLING_TIME = 30.0
 """Seconds. An earlier deadline may have been stored after the step, and is not changed."""
 
 
+@overwrites("each deadline moves by the same step of the clock")
 def shift_deadlines(connection: Connection, seconds: float, now: float) -> None:
     """Add `seconds`, which is negative, to all later deadlines, so that they are met in time.
 

@@ -10,6 +10,7 @@ from pilotage.core.ids import PilotId
 from pilotage.core.pilots.cost import HOUR, CoreSeconds, CostKey, HeldCores, PilotLife
 from pilotage.core.policy.budget import PilotBurn
 from pilotage.store.engine.connection import Connection, in_list, lock_clause
+from pilotage.store.engine.decisions import ONE_SERVER, decision, hint
 from pilotage.store.schema.pilots import UNBOOKED
 
 BATCH_SIZE = 1000
@@ -125,6 +126,7 @@ def first_hour(connection: Connection) -> int | None:
     return None if row[0] is None else int(row[0])
 
 
+@hint("a budget is looked at again in each cycle of the director")
 def used_since(connection: Connection, ce: str, since: float) -> float:
     """Core-seconds of a CE that are booked for `since` and later. The hour of `since` counts whole."""
     sql = "SELECT coalesce(sum(payload + startup + idle + lost), 0) FROM costs WHERE ce = ? AND hour > ?"
@@ -134,6 +136,7 @@ def used_since(connection: Connection, ce: str, since: float) -> float:
 _BURN = "id, processors, wall, cores_from, booked_until, cores_until"
 
 
+@hint("a budget is looked at again in each cycle of the director")
 def burning_pilots(
     connection: Connection, ce: str, wall: float, stamps: Sequence[str], listed: float
 ) -> list[PilotBurn]:
@@ -158,6 +161,7 @@ def burning_pilots(
     return list(burning.values())
 
 
+@decision(ONE_SERVER)
 def delete_before(connection: Connection, before: float, most: int) -> int:
     """Delete at most `most` rows of hours that ended before `before`; their number."""
     sql = "SELECT ce, hour, owner, grp FROM costs WHERE hour < ? ORDER BY hour LIMIT ?"

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pilotage.core.ids import QueueId
 from pilotage.store.cluster.changes import SNAPSHOT_SQL, TransactionSnapshot
 from pilotage.store.engine.connection import Connection, in_list, json_numbers
+from pilotage.store.engine.decisions import decision, hint
 from pilotage.store.tables.held_jobs import of_live_pilots
 
 
@@ -20,6 +21,7 @@ def waiting_counts(connection: Connection) -> dict[QueueId, dict[int, int]]:
     return counts
 
 
+@hint("the change rows since its snapshot correct it")
 def waiting_between(connection: Connection, after: int, until: int) -> list[tuple[QueueId, int, int, int]]:
     """Waiting jobs with ids in (after, until]: (queue, UserPriority, count, first id)."""
     # The unary plus stops the planner from scanning the whole index of queues for its order.
@@ -30,11 +32,13 @@ def waiting_between(connection: Connection, after: int, until: int) -> list[tupl
     return connection.execute(sql, (after, until)).fetchall()
 
 
+@hint("the change rows since its snapshot correct it")
 def waiting_counts_of(connection: Connection, queue: QueueId) -> dict[int, int]:
     sql = "SELECT user_priority, count(*) FROM jobs WHERE state = 'Waiting' AND queue_id = ? GROUP BY user_priority"
     return dict(connection.execute(sql, (queue,)).fetchall())
 
 
+@hint("the change rows since its snapshot correct it")
 def waiting_counts_with_snapshot(
     connection: Connection, queues: Sequence[QueueId] | None = None
 ) -> tuple[TransactionSnapshot, dict[QueueId, dict[int, int]]]:
@@ -56,6 +60,7 @@ def waiting_counts_with_snapshot(
     return TransactionSnapshot.parse(rows[0][0]), counts
 
 
+@hint("the change rows since its snapshot correct it")
 def held_counts(connection: Connection) -> list[tuple[QueueId, str, str, int]]:
     """(queue, site, CE, number of jobs offered or held there), for the running limits."""
     places = {
@@ -69,6 +74,7 @@ def held_counts(connection: Connection) -> list[tuple[QueueId, str, str, int]]:
     return [(*place, count) for place, count in counts.items()]
 
 
+@decision("one statement over jobs and places, under the lock of the limits")
 def held_counts_and_allocations(
     connection: Connection,
 ) -> tuple[list[tuple[QueueId, str, str, int]], dict[str, list[int]]]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from pilotage.store.engine.connection import Connection, in_list
+from pilotage.store.engine.decisions import decision, hint
 from pilotage.store.engine.rows import columns
 
 
@@ -48,6 +49,7 @@ _ORDER = (
 )
 
 
+@decision("the data sets of a step never change; a removed one is refused where it is written")
 def by_element_jobs(connection: Connection, element_jobs: Sequence[int]) -> dict[int, OrderRow]:
     condition, value = in_list(connection, "e.id", element_jobs)
     return {row[0]: OrderRow(*row) for row in connection.execute(_ORDER + condition, (value,))}
@@ -64,6 +66,7 @@ class RequestText(NamedTuple):
 _REQUEST_TEXT = columns(RequestText)
 
 
+@decision("the facts of a step that a job needs never change after its elements are made")
 def requests(connection: Connection, ids: Sequence[int]) -> dict[int, RequestText]:
     condition, value = in_list(connection, "id", ids)
     sql = f"SELECT {_REQUEST_TEXT} FROM requests WHERE {condition}"
@@ -87,6 +90,7 @@ class ReplicaOfFile(NamedTuple):
 _REPLICA = columns(ReplicaOfFile, "f.", file="f.id", site="r.site", prefix="r.prefix")
 
 
+@hint("a job whose input has moved meanwhile fails to read it, and is tried again")
 def files_with_replicas(connection: Connection, files: Sequence[int]) -> list[ReplicaOfFile]:
     """All replicas of these files."""
     condition, value = in_list(connection, "f.id", files)
@@ -97,6 +101,7 @@ def files_with_replicas(connection: Connection, files: Sequence[int]) -> list[Re
     return [ReplicaOfFile(*row) for row in connection.execute(sql, (value,))]
 
 
+@decision("a file never changes its block")
 def blocks_of_files(connection: Connection, files: Sequence[int]) -> list[int]:
     """The blocks that these files belong to."""
     condition, value = in_list(connection, "id", files)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from pilotage.store.engine.connection import Connection, in_list, json_numbers, lock_clause
+from pilotage.store.engine.decisions import decision
 
 
 def share(connection: Connection, ids: Collection[int]) -> set[int]:
@@ -23,6 +24,7 @@ ENDED = (
 )
 
 
+@decision("requests share the lock of their data sets, which the removal holds")
 def requests_using(connection: Connection, dataset: int) -> list[int]:
     """The requests that have not ended, and read or write a data set."""
     rows = connection.execute(

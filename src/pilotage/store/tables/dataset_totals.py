@@ -12,6 +12,7 @@ from pilotage.store.engine.connection import (
     bounded_sum,
     in_list,
 )
+from pilotage.store.engine.decisions import SHOWN, hint
 
 
 class Totals(NamedTuple):
@@ -24,6 +25,7 @@ class Totals(NamedTuple):
     size: int = 0
 
 
+@hint(SHOWN)
 def totals(connection: Connection, datasets: Sequence[int]) -> dict[int, Totals]:
     """The contents of each data set. Files of open blocks that jobs write are not in them."""
     condition, value = in_list(connection, "dataset_id", datasets)

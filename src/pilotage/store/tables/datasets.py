@@ -14,6 +14,7 @@ from pilotage.store.engine.connection import (
     in_list,
     lock_clause,
 )
+from pilotage.store.engine.decisions import SHOWN, decision, hint
 from pilotage.store.engine.rows import columns
 from pilotage.store.tables import dataset_totals
 from pilotage.store.tables.dataset_totals import Totals
@@ -104,12 +105,14 @@ def insert(
     return None if row is None else _data_set(row)
 
 
+@hint("the row is locked and looked at again before it is used")
 def by_name(connection: Connection, name: str) -> DataSetRow | None:
     sql = f"SELECT {_DATA_SET} FROM datasets WHERE name = ? AND {_KEPT}"
     row = connection.execute(sql, (name,)).fetchone()
     return None if row is None else _data_set(row)
 
 
+@hint(SHOWN)
 def by_ids(connection: Connection, ids: Sequence[int]) -> dict[int, DataSetRow]:
     """Also removed data sets."""
     condition, value = in_list(connection, "id", ids)
@@ -124,6 +127,7 @@ def lock(connection: Connection, dataset: int) -> DataSetRow | None:
     return None if row is None else _data_set(row)
 
 
+@hint(SHOWN)
 def page(
     connection: Connection, after: int, limit: int, *, contains: str = "", owner: str = ""
 ) -> list[DataSetRow]:
@@ -175,6 +179,7 @@ def block_named(connection: Connection, dataset: int, name: str) -> BlockRow | N
     return None if row is None else _block(row)
 
 
+@decision("the data set of a block never changes")
 def blocks_by_ids(connection: Connection, blocks: Sequence[int]) -> dict[int, BlockRow]:
     condition, value = in_list(connection, "id", blocks)
     rows = connection.execute(f"SELECT {_BLOCK} FROM blocks WHERE {condition}", (value,))
@@ -205,6 +210,7 @@ def lock_open_blocks(connection: Connection, blocks: Sequence[int]) -> list[Bloc
     return [_block(row) for row in connection.execute(sql, (value,))]
 
 
+@decision("closed blocks never change, and their numbers rise in the order of the commits")
 def closed_blocks(connection: Connection, dataset: int, after: int, limit: int) -> list[BlockRow]:
     """The closed blocks with a `closed_number` above `after`, in its order: none is skipped by a later call."""
     sql = (
@@ -314,6 +320,7 @@ def _file_rows(
     ]
 
 
+@hint("a name that is stored meanwhile fails the insertion")
 def files_named(connection: Connection, dataset: int, names: Sequence[str]) -> dict[str, FileRow]:
     """The files of a data set with these names."""
     condition, value = in_list(connection, "name", names)

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from pilotage.core.workqueue.states import ElementJobState
 from pilotage.store.engine.bulk_statements import RowWriter, update
 from pilotage.store.engine.connection import Connection, in_list, lock_clause
+from pilotage.store.engine.decisions import hint
 from pilotage.store.engine.rows import columns
 
 FIRST_HEADS, MOST_HEADS = 8, 512
@@ -58,6 +59,7 @@ _NEXT_GROUP = (
 BEFORE_ALL = MadeGroup(-1, 0, 0, 0, "")
 
 
+@hint("each job is locked and looked at again before its release")
 def made_groups(connection: Connection, after: MadeGroup, most: int) -> list[MadeGroup]:
     """At most `most` groups with made jobs. Each costs one look into the index, however many jobs it has."""
     groups: list[MadeGroup] = []
@@ -83,6 +85,7 @@ _HEADS = (
 )
 
 
+@hint("each job is locked and looked at again before its release")
 def made_jobs(connect: Callable[[], Connection], group: MadeGroup) -> Iterator[int]:
     """The ids of the made jobs of a group, ascending. They are read as they are asked for, by `connect()`."""
     after, size, count = 0, FIRST_HEADS // 2, FIRST_HEADS // 2

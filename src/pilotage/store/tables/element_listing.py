@@ -9,6 +9,7 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from pilotage.store.engine.connection import Connection
+from pilotage.store.engine.decisions import SHOWN, hint
 from pilotage.store.engine.rows import columns
 
 
@@ -49,6 +50,7 @@ _PAGE = (
 )
 
 
+@hint(SHOWN)
 def page(
     connection: Connection,
     request: int,
@@ -74,6 +76,7 @@ def page(
     return list(islice(merge(*ranges, key=attrgetter("id")), most))
 
 
+@hint(SHOWN)
 def failed(connection: Connection, request: int, most: int) -> list[FailedElements]:
     """The most frequent reasons of failed elements."""
     sql = (

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from pilotage.core.workqueue.states import ElementState
 from pilotage.store.engine import bulk_statements
 from pilotage.store.engine.connection import Connection, in_list, lock_in_order
+from pilotage.store.engine.decisions import hint
 from pilotage.store.tables.element_jobs import UNFINISHED
 
 _FOLLOWING: Final = (
@@ -25,6 +26,7 @@ class LocatedElement(NamedTuple):
     blocks: tuple[int, ...]
 
 
+@hint("each element is moved only from the locations that were read")
 def unended(connection: Connection, inputs: Sequence[int]) -> list[LocatedElement]:
     """The elements that have not ended, of all steps with one of these input data sets."""
     condition, value = in_list(connection, "s.input_dataset", inputs)

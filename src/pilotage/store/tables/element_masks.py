@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from pilotage.core.splitting.mask import FileRecord, LumiRange
 from pilotage.store.engine.bulk_statements import RowWriter, insert
 from pilotage.store.engine.connection import Connection, in_list
+from pilotage.store.engine.decisions import decision
 
 
 class NewElementJob(NamedTuple):
@@ -65,6 +66,7 @@ def counts_of(connection: Connection, elements: Sequence[int]) -> dict[int, int]
     return dict(connection.execute(sql, (value,)).fetchall())
 
 
+@decision("the masks of an element that has ended never change")
 def masks_of(connection: Connection, element: int) -> Iterator[str]:
     """All masks of an element, as JSON."""
     sql = "SELECT mask FROM element_jobs WHERE element_id = ?"
@@ -86,12 +88,14 @@ def has_unfinished(connection: Connection, element: int) -> bool:
     return connection.execute(sql, (element,)).fetchone() is not None
 
 
+@decision("the files of a closed block never change")
 def files_of_block(connection: Connection, block: int, after: int, limit: int) -> list[FileRecord]:
     """Files of a block in the order of their ids."""
     sql = f"SELECT {_FILE} FROM files WHERE block_id = ? AND id > ? ORDER BY id LIMIT ?"
     return [_file(row) for row in connection.execute(sql, (block, after, limit))]
 
 
+@decision("the files of a closed block never change")
 def files_of_blocks(connection: Connection, blocks: Sequence[int]) -> Iterator[FileRecord]:
     """All files of some blocks."""
     for block in blocks:
@@ -100,6 +104,7 @@ def files_of_blocks(connection: Connection, blocks: Sequence[int]) -> Iterator[F
             yield _file(row)
 
 
+@decision("files never change")
 def files_by_ids(connection: Connection, ids: Sequence[int]) -> list[FileRecord]:
     """These files, as far as they exist, in the order of their ids."""
     if not ids:
@@ -109,6 +114,7 @@ def files_by_ids(connection: Connection, ids: Sequence[int]) -> list[FileRecord]
     return [_file(row) for row in connection.execute(sql, (value,))]
 
 
+@decision("a file never changes its block")
 def block_of_file(connection: Connection, file: int) -> int | None:
     row = connection.execute("SELECT block_id FROM files WHERE id = ?", (file,)).fetchone()
     return None if row is None else int(row[0])
@@ -138,6 +144,7 @@ class UnsplitElement(NamedTuple):
     location_set: int
 
 
+@decision("an element that could not be split never changes; its request has ended")
 def unsplit_elements(connection: Connection, request: int, step: int) -> list[UnsplitElement]:
     """The elements of a step that could not be split."""
     sql = (
@@ -147,6 +154,7 @@ def unsplit_elements(connection: Connection, request: int, step: int) -> list[Un
     return [UnsplitElement(*row) for row in connection.execute(sql, (request, step))]
 
 
+@decision("a job that failed for good never changes; its request has ended")
 def failed_pieces(
     connection: Connection, request: int, step: int
 ) -> list[tuple[int, str, str, int, int, int]]:

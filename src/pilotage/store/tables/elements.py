@@ -10,6 +10,7 @@ from pilotage.core.workqueue.pull import Candidate
 from pilotage.core.workqueue.states import ElementState
 from pilotage.store.engine.bulk_statements import RowWriter, insert, update
 from pilotage.store.engine.connection import Connection, array_literal, bounded_sum, in_list, lock_clause
+from pilotage.store.engine.decisions import hint, overwrites
 from pilotage.store.engine.rows import columns
 
 UNSPLIT = (ElementState.NEGOTIATING, ElementState.ACQUIRED)
@@ -125,6 +126,7 @@ def count_available(connection: Connection, request: int, step: int, most: int) 
     return int(connection.execute(sql, (request, step, most)).fetchone()[0])
 
 
+@hint("a mask is stored under the lock of its element")
 def by_ids(connection: Connection, ids: Sequence[int], *, lock: bool = False) -> dict[int, ElementRow]:
     """Elements by id. `lock`: other servers cannot change them before this transaction ends."""
     if not ids:
@@ -212,6 +214,7 @@ def heads(connection: Connection, group: OpenGroup) -> Iterator[Candidate]:
         after, size = rows[-1][0], min(2 * size, MOST_HEADS)
 
 
+@hint("the agent synchronises later or sooner")
 def any_available(connection: Connection, team: str) -> bool:
     """Whether a request of the team, which is not paused, has an element that no agent has."""
     sql = (
@@ -287,6 +290,7 @@ def count_by_state(connection: Connection, agent: int) -> dict[str, int]:
     return dict(connection.execute(sql, (agent,)).fetchall())
 
 
+@hint("a split element stays split; one that ends meanwhile needs no agent")
 def split_of(connection: Connection, agent: int, limit: int) -> list[int]:
     """Elements that an agent has split and that have not ended."""
     sql = (
@@ -296,6 +300,7 @@ def split_of(connection: Connection, agent: int, limit: int) -> list[int]:
     return [row[0] for row in connection.execute(sql, (agent, limit))]
 
 
+@overwrites("the agent that makes no more jobs of a split element may be any")
 def give_to_agent(connection: Connection, ids: Sequence[int], agent: int) -> None:
     """Attribute elements that are split, and their jobs, to another agent."""
     for table, column in (("elements", "id"), ("element_jobs", "element_id")):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from pilotage.store.engine.connection import Connection, bounded_sum
+from pilotage.store.engine.decisions import hint
 
 
+@hint("it is an estimate")
 def time_per_event(connection: Connection, request: int, step: int, most: int) -> float | None:
     """Seconds of a reference core for one event, from at most `most` done jobs of a step; None: not known."""
     sql = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from pilotage.store.engine.connection import Connection
+from pilotage.store.engine.decisions import ONE_SERVER, SHOWN, hint, overwrites
 from pilotage.store.engine.rows import columns
 from pilotage.store.tables.dataset_removal import ENDED
 
@@ -57,6 +58,7 @@ def ask(connection: Connection, dataset: int, now: float) -> None:
     connection.execute(sql, (now, dataset, now))
 
 
+@hint(SHOWN)
 def of_dataset(connection: Connection, dataset: int) -> FollowedRow | None:
     row = connection.execute(f"{_FOLLOWED} AND f.dataset_id = ?", (dataset,)).fetchone()
     return None if row is None else FollowedRow(*row)
@@ -83,6 +85,7 @@ def due(
     return [FollowedRow(*row) for row in rows]
 
 
+@hint("the intake looks again after the next reading")
 def is_behind(connection: Connection, dataset: int, instant: float) -> bool:
     """Whether a data set is copied from a catalogue that was not read completely since an instant."""
     row = connection.execute(
@@ -97,6 +100,7 @@ def begin(connection: Connection, dataset: int, now: float) -> None:
     connection.execute("UPDATE followed_datasets SET tried = ? WHERE dataset_id = ?", (now, dataset))
 
 
+@overwrites(ONE_SERVER)
 def finish(connection: Connection, dataset: int, read: float, note: str) -> None:
     """A reading that began at `read` is complete."""
     connection.execute(

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from pilotage.core.ids import JobId, SubmissionId
 from pilotage.store.engine.bulk_statements import RowWriter, insert
 from pilotage.store.engine.connection import Connection, in_list, lock_clause
+from pilotage.store.engine.decisions import ONE_SERVER, overwrites
 from pilotage.store.engine.rows import columns
 
 
@@ -48,6 +49,7 @@ def _lock_results(connection: Connection, jobs: Sequence[int], how: str) -> None
     connection.execute(sql + lock_clause(connection, how), (value,)).fetchall()
 
 
+@overwrites("the results are locked before, and readers share the lock")
 def keep(connection: Connection, jobs: Sequence[JobId]) -> set[JobId]:
     """The jobs among these whose outputs others read. The outputs are deleted when `end_readers` returns them.
 
@@ -75,6 +77,7 @@ def ended_readers(connection: Connection) -> list[int]:
     return [row[0] for row in connection.execute(sql)]
 
 
+@overwrites(ONE_SERVER)
 def end_readers(connection: Connection, submissions: Sequence[int]) -> list[tuple[JobId, int]]:
     """Forget the outputs that these submissions read.
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from pilotage.core.ids import PilotId
 from pilotage.core.jobs.states import JobState
 from pilotage.store.engine.connection import Connection, array_literal, in_list, lock_in_order
+from pilotage.store.engine.decisions import hint, overwrites
 from pilotage.store.tables.jobs import BATCH_SIZE, JobRow, by_ids
 
 
@@ -20,6 +21,7 @@ class HeldReference(NamedTuple):
     pilot: PilotId
 
 
+@hint("the job is locked and looked at again")
 def not_held(connection: Connection, claims: Sequence[HeldReference]) -> set[int]:
     """The jobs among `claims` that the pilot does not hold with this epoch, unknown jobs included.
 
@@ -52,6 +54,7 @@ def of_live_pilots(connection: Connection) -> Iterator[JobRow]:
                 yield job
 
 
+@overwrites("an offer lives longer by the length of the outage, whatever it is")
 def extend_offers(connection: Connection, seconds: float) -> None:
     """Extend the offers after an outage or a clock step."""
     offered = sorted(job.id for job in of_live_pilots(connection) if job.state is JobState.MATCHED)
@@ -62,6 +65,7 @@ def extend_offers(connection: Connection, seconds: float) -> None:
         connection.execute(sql, (seconds, value))
 
 
+@hint("it fills the memory of a server that starts")
 def stalled_pilots(connection: Connection) -> list[PilotId]:
     """Pilots with jobs in the state Stalled."""
     pilots = {job.pilot for job in of_live_pilots(connection) if job.state is JobState.STALLED}

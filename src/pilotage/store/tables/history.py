@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from pilotage.core.ids import JobId
 from pilotage.store.engine.connection import Connection, Cursor, array_literal, in_list, lock_clause
+from pilotage.store.engine.decisions import ONE_SERVER, decision, overwrites
 from pilotage.store.engine.rows import columns
 from pilotage.store.tables import (
     chains,
@@ -240,6 +241,7 @@ def _count_deleted(connection: Connection, forgotten: Counter[int]) -> None:
         mails.delete_of_submissions(connection, gone)
 
 
+@decision(ONE_SERVER)
 def ended_between(
     connection: Connection, begin: float, before: float, most: int
 ) -> list[tuple[JobEpoch, float]]:
@@ -254,12 +256,14 @@ def ended_between(
     return [(JobEpoch(JobId(job), epoch), ended) for job, epoch, ended in rows]
 
 
+@overwrites(ONE_SERVER)
 def delete_results(connection: Connection, jobs: Sequence[int]) -> None:
     """Delete the results of all attempts at these jobs."""
     them, value = in_list(connection, "job_id", jobs)
     connection.execute(f"DELETE FROM results WHERE {them}", (value,))
 
 
+@decision(ONE_SERVER)
 def oldest_unarchived_end(connection: Connection) -> float | None:
     """The earliest end of a final job in the hot table; None: there is no such job."""
     row = connection.execute("SELECT min(ended) FROM jobs WHERE ended IS NOT NULL").fetchone()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pilotage.store.engine.connection import Connection, has_table, lock_clause
+from pilotage.store.engine.decisions import hint
 from pilotage.store.engine.rows import columns
 
 
@@ -19,6 +20,7 @@ class Instance:
 _INSTANCE = columns(Instance)
 
 
+@hint("what is decided on is read again under the lock of the row")
 def load(connection: Connection) -> Instance | None:
     row = connection.execute(f"SELECT {_INSTANCE} FROM instance WHERE id = 1").fetchone()
     return Instance(*row) if row else None

@@ -9,6 +9,7 @@ from pilotage.core.ids import QueueId
 from pilotage.core.intervals import SPANS, IntervalPiece, PeriodParts
 from pilotage.store.engine.bulk_statements import insert
 from pilotage.store.engine.connection import Connection
+from pilotage.store.engine.decisions import ONE_SERVER, decision, overwrites
 from pilotage.store.tables.selections import Viewer
 
 EVERYBODY = ""
@@ -42,6 +43,7 @@ class ShareValues(NamedTuple):
 # --- recording
 
 
+@decision(ONE_SERVER)
 def recorded_until(connection: Connection) -> float | None:
     """The last instant that is recorded; None: nothing is."""
     sql = "SELECT until FROM recorded_intervals WHERE span = ? ORDER BY start DESC LIMIT 1"
@@ -95,6 +97,7 @@ def add(
     )
 
 
+@overwrites(ONE_SERVER)
 def forget_after(connection: Connection, instant: float) -> None:
     """Delete the intervals that begin after an instant."""
     for table in _KEYS:
@@ -110,6 +113,7 @@ _KEYS = {
 """The primary keys of the tables. An interval goes when its rows are gone."""
 
 
+@overwrites(ONE_SERVER)
 def delete_before(connection: Connection, span: int, before: float, most: int) -> int:
     """Delete at most `most` rows of intervals of one length that ended before an instant; returns their number."""
     deleted = 0

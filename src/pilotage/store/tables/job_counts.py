@@ -15,6 +15,7 @@ import msgspec
 
 from pilotage.store.engine.bulk_statements import RowWriter, insert
 from pilotage.store.engine.connection import Connection, in_list, lock_clause
+from pilotage.store.engine.decisions import ONE_SERVER, decision, overwrites
 from pilotage.store.tables.selections import JobSelection, Viewer, counts_where
 
 HOT = 0
@@ -48,6 +49,7 @@ def not_added(connection: Connection, after: int, most: int) -> list[int]:
     return [row[0] for row in connection.execute(sql, (after, most))]
 
 
+@overwrites(ONE_SERVER)
 def add(connection: Connection, ids: Sequence[int]) -> None:
     """Add these changes to the counters, unless another server has added them."""
     them, value = in_list(connection, "id", ids)
@@ -80,6 +82,7 @@ def archived(connection: Connection) -> int:
     return int(connection.execute(sql).fetchone()[0])
 
 
+@decision("one statement; the limit is unsettled again by each transaction that changes a count")
 def by_state(connection: Connection, selection: JobSelection, viewer: Viewer) -> dict[str, int]:
     """The number of jobs by state, for a selection with `uses_counted_columns`."""
     of_submissions = " JOIN submissions s ON s.id = c.submission_id"

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from pilotage.store.engine.bulk_statements import RowWriter, insert
 from pilotage.store.engine.connection import Connection, in_list
+from pilotage.store.engine.decisions import ONE_SERVER, overwrites
 
 
 class JobEnd(NamedTuple):
@@ -58,6 +59,7 @@ def is_empty(connection: Connection) -> bool:
     return connection.execute("SELECT 1 FROM job_outcomes LIMIT 1").fetchone() is None
 
 
+@overwrites(ONE_SERVER)
 def delete(connection: Connection, ids: Sequence[int]) -> None:
     condition, value = in_list(connection, "id", ids)
     connection.execute(f"DELETE FROM job_outcomes WHERE {condition}", (value,))

@@ -12,6 +12,7 @@ from pilotage.core.jobs.states import JobState
 from pilotage.core.queues.indexed_queue import HeadsRequest
 from pilotage.store.engine.bulk_statements import RowWriter, update
 from pilotage.store.engine.connection import Connection, array_literal, in_list, lock_clause
+from pilotage.store.engine.decisions import guarded, hint
 from pilotage.store.engine.rows import columns
 from pilotage.store.tables import history
 from pilotage.store.tables.pilots import PilotRow
@@ -80,6 +81,7 @@ def _select_hot(connection: Connection, ids: Sequence[int], for_update: bool) ->
     return {values[0]: _to_job(values) for values in rows}
 
 
+@hint("the ids of its jobs; each job is locked and looked at again")
 def of_pilot(connection: Connection, pilot: PilotId, *, for_update: bool = True) -> list[JobRow]:
     """The jobs offered to or held by a pilot, by id. `for_update`: see `by_ids`."""
     row = connection.execute("SELECT jobs FROM pilots WHERE id = ?", (pilot,)).fetchone()
@@ -88,6 +90,7 @@ def of_pilot(connection: Connection, pilot: PilotId, *, for_update: bool = True)
     return [rows[job] for job in sorted(rows) if rows[job].pilot == pilot]
 
 
+@hint("the pilot is told to leave, and leaves after its job")
 def having_jobs(connection: Connection, live: Iterable[PilotRow]) -> set[PilotId]:
     """The pilots among `live` that have a job."""
     with_list = [pilot for pilot in live if pilot.jobs]
@@ -106,6 +109,7 @@ def _pilots_of_jobs(connection: Connection, offered: Sequence[int]) -> set[Pilot
     return pilots
 
 
+@hint("each job is locked and looked at again")
 def of_take(connection: Connection, pilot: PilotId, number: int) -> list[JobRow]:
     """The jobs of one take that are offered and not confirmed, by id."""
     offered = [job for job in of_pilot(connection, pilot) if job.state is JobState.MATCHED]
@@ -146,6 +150,7 @@ _HEADS_OF_SEVERAL_QUEUES = (
 )
 
 
+@hint("an offer decides on the job's row")
 def queue_heads(connection: Connection, wanted: Sequence[HeadsRequest]) -> list[list[tuple[Any, ...]]]:
     """The first jobs for each element of `wanted`, by id, as values of `WaitingJob`.
 
@@ -160,6 +165,7 @@ def queue_heads(connection: Connection, wanted: Sequence[HeadsRequest]) -> list[
     return heads
 
 
+@hint("later jobs have change rows")
 def last_id(connection: Connection) -> int:
     """The highest id of a job that is not archived; 0: there is none."""
     return int(connection.execute("SELECT coalesce(max(id), 0) FROM jobs").fetchone()[0])
@@ -189,6 +195,7 @@ _NOT_LOCKED = " AND id IN (SELECT id FROM jobs WHERE id = ANY ($5::bigint[]) FOR
 _OFFERED_BESIDE_OTHERS = replace(_OFFERED, postgresql=_OFFERED.postgresql + _NOT_LOCKED)
 
 
+@guarded("last_event")
 def save_offered(connection: Connection, moves: Sequence[tuple[Any, ...]]) -> set[JobId]:
     """Offer waiting jobs to pilots. `moves`: values of `OfferedJobRow`.
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from pilotage.core.jobs.per_job_inputs import named_values
 from pilotage.core.jobs.states import FINAL
 from pilotage.store.engine.connection import Connection, in_list, json_numbers
+from pilotage.store.engine.decisions import SHOWN, hint
 from pilotage.store.engine.rows import columns
 from pilotage.store.tables import hot_jobs, job_counts
 from pilotage.store.tables.hot_jobs import JOINED, Page
@@ -197,6 +198,7 @@ def jobs(
     return list(job_rows(connection, selection, viewer, after, limit, newest=newest))
 
 
+@hint("each job is locked and looked at again")
 def job_rows(
     connection: Connection,
     selection: JobSelection,
@@ -213,6 +215,7 @@ def job_rows(
         yield JobSummaryRow._make((*plain, bool(incomplete), parameters))  # SQLite answers 0 or 1
 
 
+@hint("each job is locked and looked at again")
 def job_ids(
     connection: Connection, selection: JobSelection, viewer: Viewer, after: int, limit: int
 ) -> list[int]:
@@ -261,6 +264,7 @@ def final(states: dict[str, int]) -> int:
     return sum(count for state, count in states.items() if state in FINAL)
 
 
+@hint(SHOWN)
 def job_facts(connection: Connection, job: int) -> JobFacts | None:
     """The facts of one job; None: there is no such job."""
     return facts_of_jobs(connection, [job]).get(job)
@@ -282,6 +286,7 @@ class OwnedJob(NamedTuple):
     state: str
 
 
+@hint("the owner of a job never changes; each job is locked before it is changed")
 def jobs_of_others(connection: Connection, jobs: Sequence[int], user: str) -> dict[int, OwnedJob]:
     """The owner and state of each of these jobs that another user owns, by id."""
     condition, values = in_list(connection, "j.id", jobs)

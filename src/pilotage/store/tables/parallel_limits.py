@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from pilotage.core.ids import SubmissionId
 from pilotage.store.engine.connection import Connection, in_list, lock_clause
+from pilotage.store.engine.decisions import hint, overwrites
 
 
 class ParallelLimit(NamedTuple):
@@ -25,6 +26,7 @@ def save(connection: Connection, submission: SubmissionId, running: int) -> None
     connection.execute(sql, (submission, running))
 
 
+@hint("the row is locked before a job takes or leaves a place")
 def find(connection: Connection, submission: int, *, lock: bool = False) -> ParallelLimit | None:
     """The limit of a submission; None: it never had one. `lock`: no other server moves its jobs meanwhile."""
     sql = "SELECT running, settled FROM parallel_limits WHERE submission_id = ?"
@@ -34,6 +36,7 @@ def find(connection: Connection, submission: int, *, lock: bool = False) -> Para
     return None if row is None else ParallelLimit(*row)
 
 
+@hint("a new limit begins unsettled")
 def limited(connection: Connection, submissions: Iterable[int]) -> set[int]:
     """The given submissions that have a limit, or had one."""
     them, value = in_list(connection, "submission_id", sorted(submissions))
@@ -41,6 +44,7 @@ def limited(connection: Connection, submissions: Iterable[int]) -> set[int]:
     return {row[0] for row in connection.execute(sql, (value,))}
 
 
+@overwrites("the next look at the limit counts again")
 def unsettle(connection: Connection, submissions: Iterable[int]) -> None:
     """Let the jobs of these submissions move, if they have a limit."""
     # All servers lock limits in the same order.
@@ -53,6 +57,7 @@ def settle(connection: Connection, submission: int) -> None:
     connection.execute("UPDATE parallel_limits SET settled = 1 WHERE submission_id = ?", (submission,))
 
 
+@hint("each limit is locked and looked at again")
 def unsettled(connection: Connection, most: int) -> list[int]:
     """Submissions with jobs that may have to move, at most `most`."""
     sql = "SELECT submission_id FROM parallel_limits WHERE settled = 0 ORDER BY submission_id LIMIT ?"

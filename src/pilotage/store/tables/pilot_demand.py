@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from pilotage.core.ids import PilotId, QueueId
 from pilotage.store.engine.connection import Connection, in_list, json_numbers
+from pilotage.store.engine.decisions import hint
 
 
 class WaitingPilots(NamedTuple):
@@ -19,6 +20,7 @@ class WaitingPilots(NamedTuple):
     pilots: int
 
 
+@hint("the demand is counted again in each cycle of the director")
 def waiting_by_queue(connection: Connection, since: float) -> list[WaitingPilots]:
     """Pilots that were submitted after `since` and wait, from their intent on, by queue, CE and size."""
     sql = (
@@ -70,6 +72,7 @@ class FreePilotsRow(NamedTuple):
     waiting: int
 
 
+@hint("the demand is counted again in each cycle of the director")
 def free_pilots(connection: Connection, since: float) -> list[FreePilotsRow]:
     """The live pilots without a job, by CE, type and binding; waiting ones only if they were submitted since then."""
     has_job = (

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from pilotage.core.pilots.handover import SubmissionPhase
 from pilotage.store.engine.connection import Connection, in_list
+from pilotage.store.engine.decisions import ONE_SERVER, decision, overwrites
 from pilotage.store.engine.rows import columns
 
 
@@ -57,12 +58,14 @@ def insert(
     return int(connection.execute(sql, (stamp, ce, str(phase), pilots, now)).fetchone()[0])
 
 
+@decision(ONE_SERVER)
 def live(connection: Connection, ce: str) -> list[PilotSubmissionRow]:
     """The submissions of a CE that have not ended, oldest first."""
     sql = f"SELECT {_COLUMNS} FROM pilot_submissions WHERE ended IS NULL AND ce = ? ORDER BY id"
     return [_to_row(row) for row in connection.execute(sql, (ce,))]
 
 
+@decision(ONE_SERVER)
 def live_by_stamp(connection: Connection, stamp: str) -> PilotSubmissionRow | None:
     """A submission that has not ended."""
     sql = f"SELECT {_COLUMNS} FROM pilot_submissions WHERE ended IS NULL AND stamp = ?"
@@ -70,6 +73,7 @@ def live_by_stamp(connection: Connection, stamp: str) -> PilotSubmissionRow | No
     return None if row is None else _to_row(row)
 
 
+@decision(ONE_SERVER)
 def ended_stamps(connection: Connection, ce: str, stamps: Sequence[str]) -> set[str]:
     """The subset of `stamps` whose submissions have ended: batch jobs of these names have been given up."""
     ended = set()
@@ -80,12 +84,14 @@ def ended_stamps(connection: Connection, ce: str, stamps: Sequence[str]) -> set[
     return ended
 
 
+@overwrites("a pilot that is heard lives, whatever its batch system has said")
 def reopen(connection: Connection, stamp: str) -> None:
     """A pilot of a submission that had ended lives: listings watch it again."""
     sql = "UPDATE pilot_submissions SET ended = NULL WHERE stamp = ? AND ended IS NOT NULL"
     connection.execute(sql, (stamp,))
 
 
+@overwrites(ONE_SERVER)
 def update(connection: Connection, submission: int, **changes: Any) -> None:
     """Write some columns of one submission."""
     if unknown := changes.keys() - _CHANGEABLE:
@@ -106,6 +112,7 @@ class SubmissionMember(NamedTuple):
     absent_since: float | None
 
 
+@decision(ONE_SERVER)
 def members(connection: Connection, stamps: Sequence[str]) -> list[SubmissionMember]:
     """The pilots with these stamps that have not ended, without a lock."""
     condition, value = in_list(connection, "stamp", stamps)

@@ -11,6 +11,7 @@ from pilotage.core.ids import PilotId, QueueId
 from pilotage.core.pilots.states import PilotState
 from pilotage.store.engine import bulk_statements
 from pilotage.store.engine.connection import Connection, in_list, lock_clause, lock_in_order
+from pilotage.store.engine.decisions import ONE_SERVER, decision, hint, overwrites
 from pilotage.store.engine.rows import columns
 
 
@@ -140,11 +141,13 @@ def insert(connection: Connection, pilot: NewPilot) -> PilotId:
     return PilotId(connection.execute(_INSERT, pilot).fetchone()[0])
 
 
+@hint("ids of all servers are taken from one counter")
 def last_id(connection: Connection) -> int:
     """The highest id of a pilot; 0: there is no pilot."""
     return int(connection.execute("SELECT coalesce(max(id), 0) FROM pilots").fetchone()[0])
 
 
+@hint("the jobs of the pilot are locked and decide")
 def by_id(connection: Connection, pilot: PilotId) -> PilotRow | None:
     return _select_one(connection, "id = ?", (pilot,))
 
@@ -166,6 +169,7 @@ def live_ids(connection: Connection, ce: str, after: int, most: int) -> list[Pil
     return [PilotId(row[0]) for row in connection.execute(sql, (ce, after, most))]
 
 
+@hint("the director counts again in its next cycle")
 def read_by_ids(connection: Connection, ids: Sequence[PilotId]) -> list[PilotRow]:
     """The pilots with these ids, without a lock."""
     if not ids:
@@ -200,6 +204,7 @@ def _select_one(connection: Connection, where: str, values: tuple[Any, ...]) -> 
     return _to_pilot(row) if row else None
 
 
+@hint("the director counts again in its next cycle")
 def live(connection: Connection, ce: str | None = None) -> list[PilotRow]:
     """Pilots that have not ended."""
     where, values = ("ended IS NULL", ()) if ce is None else ("ended IS NULL AND ce = ?", (ce,))
@@ -224,6 +229,7 @@ class RunningPilot(NamedTuple):
 _RUNNING_PILOT = columns(RunningPilot)
 
 
+@hint("it fills the memory of a server that starts")
 def running_after(connection: Connection, ce: str, pilot: int, most: int) -> list[RunningPilot]:
     """At most `most` running pilots after this place, in the order of CE and id."""
     sql = (
@@ -233,6 +239,7 @@ def running_after(connection: Connection, ce: str, pilot: int, most: int) -> lis
     return [RunningPilot(*row) for row in connection.execute(sql, (ce, pilot, most))]
 
 
+@hint("each pilot is locked and looked at again")
 def servers_of_running(connection: Connection, pilots: Sequence[PilotId]) -> dict[PilotId, str]:
     """The server of the last message of each of these pilots. Pilots that do not run are left out."""
     condition, value = in_list(connection, "id", list(pilots))
@@ -256,6 +263,7 @@ class LiveMembers(NamedTuple):
     """The part of them that an administrator has killed."""
 
 
+@decision(ONE_SERVER)
 def live_by_submission(connection: Connection, ce: str) -> dict[str, LiveMembers]:
     """The numbers of live pilots of a CE by the stamp of their submission, whose pilots share a secret."""
     sql = (
@@ -340,6 +348,7 @@ save_answered_takes = bulk_statements.RowWriter[tuple[Any, ...]](
 """The rows are values of `AnsweredTake`."""
 
 
+@overwrites("it adds, so no order matters")
 def add_finished(connection: Connection, pilot: PilotId, jobs: int) -> None:
     connection.execute_later("UPDATE pilots SET finished = finished + ? WHERE id = ?", (jobs, pilot))
 
@@ -350,6 +359,7 @@ _LEASE_EXPIRED = (
 )
 
 
+@hint("each pilot is locked and looked at again")
 def with_expired_lease(connection: Connection, now: float, server: str, most: int) -> list[PilotId]:
     """At most `most` live pilots whose lease is over, as seen by the server `server`.
 
@@ -366,6 +376,7 @@ def lock_expired(connection: Connection, pilot: PilotId, now: float, server: str
     return _select_one(connection, where, (pilot, now, server))
 
 
+@hint("it fills the memory of a server that starts")
 def unconfirmed_since(connection: Connection) -> list[tuple[PilotId, float]]:
     """Live pilots that may have jobs, each with a time that is not later than its first unconfirmed offer."""
     sql = "SELECT id, taken_at FROM pilots WHERE ended IS NULL AND jobs <> '[]' ORDER BY taken_at"
@@ -379,12 +390,14 @@ _EXTEND = (
 )
 
 
+@overwrites("a lease grows by the length of the outage, whatever it is")
 def extend_leases_of_server(connection: Connection, server: str, seconds: float) -> None:
     """Extend the leases of the pilots of one server."""
     lock_in_order(connection, "pilots", "ended IS NULL AND lease_until IS NOT NULL AND server = ?", (server,))
     connection.execute(f"{_EXTEND} AND server = ?", (seconds, seconds, server))
 
 
+@overwrites("a lease grows by the length of the outage, whatever it is")
 def extend_leases(
     connection: Connection, seconds: float, earliest: float, below: float | None = None
 ) -> None:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from pilotage.store.engine.bulk_statements import RowWriter, insert
 from pilotage.store.engine.connection import Connection, in_list
+from pilotage.store.engine.decisions import decision, hint
 from pilotage.store.engine.rows import columns
 
 
@@ -74,6 +75,7 @@ save_events = RowWriter[QueuedEvent](insert("request_events", QueuedEvent._field
 _WORKING = "('acquired', 'running-open', 'running-closed', 'force-complete')"
 
 
+@hint("an offer decides on the element's row")
 def pullable(connection: Connection, team: str) -> list[QueuedRequest]:
     """The requests of a team whose elements may be pulled, the highest priority first."""
     sql = (
@@ -83,6 +85,7 @@ def pullable(connection: Connection, team: str) -> list[QueuedRequest]:
     return [QueuedRequest(*row) for row in connection.execute(sql, (team,))]
 
 
+@hint("the request is locked and compared before jobs are released; elements carry their state")
 def by_ids(connection: Connection, ids: Sequence[int]) -> dict[int, QueuedRequest]:
     if not ids:
         return {}
@@ -91,6 +94,7 @@ def by_ids(connection: Connection, ids: Sequence[int]) -> dict[int, QueuedReques
     return {row[0]: QueuedRequest(*row) for row in rows}
 
 
+@decision("the facts of a step that a job needs never change after its elements are made")
 def steps_of(connection: Connection, requests: Sequence[int]) -> list[QueuedStep]:
     """The steps of these requests in the order of their positions."""
     if not requests:

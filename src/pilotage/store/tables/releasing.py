@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pilotage.store.engine.connection import Connection, in_list, lock_clause
+from pilotage.store.engine.decisions import hint
 from pilotage.store.tables import element_jobs
 from pilotage.store.tables.queued_requests import QueuedRequest
 
@@ -35,6 +36,7 @@ def in_states(connection: Connection, states: Sequence[str]) -> list[int]:
     return [row[0] for row in connection.execute(f"SELECT id FROM requests WHERE {condition}", (value,))]
 
 
+@hint("a job of an agent that has just ended may be released too")
 def live_agents(connection: Connection, now: float) -> dict[str, list[int]]:
     """The ids of each team's agents that live and do not drain, ascending."""
     sql = "SELECT team, id FROM agents WHERE ended IS NULL AND draining = 0 AND lease_until > ? ORDER BY id"

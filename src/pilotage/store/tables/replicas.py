@@ -8,6 +8,7 @@ from typing import NamedTuple
 from pilotage.core.datasets.facts import Replica, sorted_sites
 from pilotage.store.engine import bulk_statements
 from pilotage.store.engine.connection import Connection, bounded_sum, in_list, lock_clause
+from pilotage.store.engine.decisions import SHOWN, hint, overwrites
 from pilotage.store.engine.rows import columns
 from pilotage.store.tables import location_sets
 
@@ -86,6 +87,7 @@ def of_blocks(connection: Connection, blocks: Sequence[int]) -> dict[int, list[R
     return by_block
 
 
+@hint(SHOWN)
 def places_of(connection: Connection, dataset: int, most: int) -> list[Replica]:
     """The distinct places of a data set, at most `most`."""
     sql = (
@@ -202,6 +204,7 @@ _SETTLE = bulk_statements.delete(
 )
 
 
+@overwrites("the condition leaves a block that has moved again")
 def settle(connection: Connection, moved: Iterable[MovedBlock]) -> None:
     """All elements have the location of these blocks, unless a block has moved again since."""
     connection.execute_bulk(_SETTLE, [(row.block, row.number) for row in moved])

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from pilotage.store.engine.connection import Connection, bounded_sum, in_list
+from pilotage.store.engine.decisions import SHOWN, hint
 
 
 class ElementCount(NamedTuple):
@@ -50,6 +51,7 @@ class ErrorCount(NamedTuple):
     example: int
 
 
+@hint(SHOWN)
 def elements_by_request(connection: Connection, requests: Sequence[int]) -> list[tuple[int, str, int, int]]:
     """(request, state of elements, elements, jobs)."""
     condition, value = in_list(connection, "request_id", requests)
@@ -60,6 +62,7 @@ def elements_by_request(connection: Connection, requests: Sequence[int]) -> list
     return [(row[0], row[1], int(row[2]), int(row[3])) for row in connection.execute(sql, (value,))]
 
 
+@hint(SHOWN)
 def jobs_by_request(connection: Connection, requests: Sequence[int]) -> list[tuple[int, str, int]]:
     """(request, state of element jobs, jobs)."""
     condition, value = in_list(connection, "request_id", requests)
@@ -67,6 +70,7 @@ def jobs_by_request(connection: Connection, requests: Sequence[int]) -> list[tup
     return [(row[0], row[1], int(row[2])) for row in connection.execute(sql, (value,))]
 
 
+@hint(SHOWN)
 def elements_of(connection: Connection, request: int) -> list[ElementCount]:
     jobs, events, files = (bounded_sum(connection, column) for column in ("jobs", "events", "files"))
     ended = "jobs_done + jobs_failed + jobs_canceled"
@@ -82,6 +86,7 @@ def elements_of(connection: Connection, request: int) -> list[ElementCount]:
     return [ElementCount(row[0], row[1], *map(int, row[2:])) for row in connection.execute(sql, (request,))]
 
 
+@hint(SHOWN)
 def jobs_of(connection: Connection, request: int) -> list[JobCount]:
     sql = (
         f"SELECT step, site, state, count(*), {bounded_sum(connection, 'events')}, {bounded_sum(connection, 'files')}"
@@ -93,6 +98,7 @@ def jobs_of(connection: Connection, request: int) -> list[JobCount]:
     return sorted(JobCount(*row[:3], *map(int, row[3:])) for row in rows)
 
 
+@hint(SHOWN)
 def pool_jobs_of(connection: Connection, request: int) -> list[PoolCount]:
     """The released jobs by their state in the pool, and the site of their pilot if they have one."""
     sql = (
@@ -102,6 +108,7 @@ def pool_jobs_of(connection: Connection, request: int) -> list[PoolCount]:
     return [PoolCount(row[0], row[1], row[2], int(row[3])) for row in connection.execute(sql, (request,))]
 
 
+@hint(SHOWN)
 def errors_of(connection: Connection, request: int, most: int) -> list[ErrorCount]:
     """Failures of jobs that are not done, the most frequent first."""
     sql = (
@@ -114,6 +121,7 @@ def errors_of(connection: Connection, request: int, most: int) -> list[ErrorCoun
     return [ErrorCount(*row[:3], *map(int, row[3:])) for row in connection.execute(sql, (request, most))]
 
 
+@hint(SHOWN)
 def messages_of(connection: Connection, element_jobs: Sequence[int]) -> dict[int, tuple[int | None, str]]:
     """Element job → its last job in the pool, and the message of its last try."""
     condition, value = in_list(connection, "id", element_jobs)
@@ -121,6 +129,7 @@ def messages_of(connection: Connection, element_jobs: Sequence[int]) -> dict[int
     return {row[0]: (row[1], row[2]) for row in connection.execute(sql, (value,))}
 
 
+@hint(SHOWN)
 def last_stderr(connection: Connection, job: int) -> bytes:
     """The standard error of the last attempt of a job; empty if it was too long for the database."""
     sql = "SELECT stderr FROM results WHERE job_id = ? ORDER BY epoch DESC LIMIT 1"
@@ -128,6 +137,7 @@ def last_stderr(connection: Connection, job: int) -> bytes:
     return b"" if row is None or row[0] is None else bytes(row[0])
 
 
+@hint(SHOWN)
 def done_since(connection: Connection, request: int, since: float) -> int:
     """The number of jobs that were done after `since`."""
     sql = "SELECT count(*) FROM element_jobs WHERE request_id = ? AND state = 'done' AND ended > ?"

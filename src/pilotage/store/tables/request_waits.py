@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from pilotage.store.engine.connection import Connection
+from pilotage.store.engine.decisions import SHOWN, hint
 from pilotage.store.engine.rows import columns
 
 
@@ -86,6 +87,7 @@ def next_retry(connection: Connection, request: int) -> float | None:
     return None if earliest is None else float(earliest)
 
 
+@hint(SHOWN)
 def last_retry(connection: Connection, request: int) -> float:
     """When the last failed job of a request that cools off is made again; 0: none cools off."""
     sql = "SELECT max(not_before) FROM element_jobs WHERE request_id = ? AND state = 'cooloff'"

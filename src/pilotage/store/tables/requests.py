@@ -10,6 +10,7 @@ from typing import Any, Final
 from pilotage.core.errors import Conflict
 from pilotage.core.requests.states import REQUEST_STATES, RequestState
 from pilotage.store.engine.connection import Connection, in_list, lock_clause
+from pilotage.store.engine.decisions import decision, hint
 from pilotage.store.engine.rows import columns, insertion, values
 
 ALL_SITES: Final = ("*",)
@@ -157,6 +158,7 @@ def save_specification(
     )
 
 
+@hint("a change of the request carries its version")
 def by_id(connection: Connection, request: int) -> RequestRow | None:
     row = connection.execute(f"SELECT {_COLUMNS} FROM requests WHERE id = ?", (request,)).fetchone()
     return _to_request(row) if row else None
@@ -169,6 +171,7 @@ def for_change(connection: Connection, request: int) -> RequestRow | None:
     return _to_request(row) if row else None
 
 
+@decision("the key of an owner is unique: of two insertions one is repeated, and finds the other")
 def by_key(connection: Connection, owner: str, key: str) -> RequestRow | None:
     sql = f"SELECT {_COLUMNS} FROM requests WHERE owner = ? AND idempotency_key = ?"
     row = connection.execute(sql, (owner, key)).fetchone()
@@ -191,12 +194,14 @@ def has_unfinished(connection: Connection, team: str, states: Iterable[RequestSt
     return connection.execute(sql, (value, team)).fetchone() is not None
 
 
+@decision("the facts of a step that are used without the request's lock never change")
 def steps_of(connection: Connection, request: int) -> list[StepRow]:
     """The steps of a request by position."""
     sql = f"SELECT {_STEP_COLUMNS} FROM request_steps WHERE request_id = ? ORDER BY position"
     return [_to_step(row) for row in connection.execute(sql, (request,))]
 
 
+@decision("one statement, under the lock of the owner's requests")
 def count_unfinished(connection: Connection, owner: str, states: Iterable[RequestState]) -> int:
     condition, value = in_list(connection, "state", [str(state) for state in states])
     sql = f"SELECT count(*) FROM requests WHERE owner = ? AND {condition}"

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from pilotage.core.requests.states import RequestState
 from pilotage.store.engine.connection import Connection, in_list
+from pilotage.store.engine.decisions import decision
 from pilotage.store.engine.rows import columns
 
 
@@ -20,6 +21,7 @@ class ResubmissionRow(NamedTuple):
 _RESUBMISSION = columns(ResubmissionRow)
 
 
+@decision("requests join a chain under the lock of its first request")
 def of_chain(connection: Connection, root: int) -> list[ResubmissionRow]:
     """The resubmissions of a request, of these resubmissions, and so on, in order of their ids."""
     sql = f"SELECT {_RESUBMISSION} FROM requests WHERE root_id = ? ORDER BY id"
@@ -40,6 +42,7 @@ def has_other_writer(
     return row is not None
 
 
+@decision("the elements of a resubmission are stored with it, under the lock of the chain")
 def elements_of(connection: Connection, requests: Sequence[int], step: int) -> Iterator[tuple[int, str, str]]:
     """(request, blocks, mask) of all elements of these requests in one step, as JSON. No mask: the whole blocks."""
     condition, value = in_list(connection, "request_id", requests)
@@ -48,6 +51,7 @@ def elements_of(connection: Connection, requests: Sequence[int], step: int) -> I
         yield from connection.execute(sql, (value, step))
 
 
+@decision("the jobs of an ended request never change")
 def done_masks(connection: Connection, requests: Sequence[int], step: int) -> Iterator[tuple[int, str]]:
     """(request, mask) of the done jobs of these requests in one step, as JSON."""
     condition, value = in_list(connection, "request_id", requests)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from pilotage.core.requests.states import UNFINISHED
 from pilotage.store.cluster.id_allocator import BLOCK_SIZES
 from pilotage.store.engine.connection import Connection, in_list
+from pilotage.store.engine.decisions import ONE_SERVER, decision, overwrites
 from pilotage.store.engine.rows import columns
 from pilotage.store.tables import partitions
 
@@ -34,6 +35,7 @@ def progress(connection: Connection) -> dict[str, Progress]:
     return {row[0]: Progress(row[1], row[2], row[3]) for row in rows}
 
 
+@decision(ONE_SERVER)
 def until(connection: Connection, name: str) -> float:
     """The time stored by `save_until`; 0: none."""
     row = connection.execute("SELECT until FROM retention WHERE name = ?", (name,)).fetchone()
@@ -109,6 +111,7 @@ def drop_month_of_events(connection: Connection, before: float) -> int | None:
     return None
 
 
+@overwrites(ONE_SERVER)
 def delete_attempts(connection: Connection, before: float, most: int) -> int:
     """Delete attempts that ended before `before`, at most `most`; returns their number."""
     sql = "SELECT job_id, epoch FROM attempts WHERE ended < ? ORDER BY ended LIMIT ?"
@@ -131,6 +134,7 @@ def expired_reasons(connection: Connection, before: float) -> list[int]:
     return [row[0] for row in connection.execute(sql, (before,))]
 
 
+@overwrites(ONE_SERVER)
 def delete_reasons(connection: Connection, ids: Sequence[int]) -> int:
     connection.executemany("DELETE FROM queue_reasons WHERE id = ?", [(id_,) for id_ in ids])
     return len(ids)
@@ -228,6 +232,7 @@ def file_of(digest: str) -> str:
     return f"input {digest}"
 
 
+@decision("under the lock of the file's name")
 def is_uploaded(connection: Connection, digest: str) -> bool:
     """Whether any owner has uploaded a file with this digest."""
     return connection.execute("SELECT 1 FROM uploads WHERE digest = ?", (digest,)).fetchone() is not None

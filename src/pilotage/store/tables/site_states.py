@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from pilotage.core.sites import SiteState
 from pilotage.store.engine.connection import Connection
+from pilotage.store.engine.decisions import guarded, hint, overwrites
 from pilotage.store.engine.rows import columns
 
 
@@ -30,6 +31,7 @@ class SiteStateRow(NamedTuple):
 _COLUMNS = columns(SiteStateRow)
 
 
+@hint("a later change has a change row, and is read again")
 def load(connection: Connection) -> dict[str, SiteStateRow]:
     """The sites that are not normal, by name."""
     rows = connection.execute(f"SELECT {_COLUMNS} FROM site_states ORDER BY site")
@@ -49,10 +51,12 @@ def save(connection: Connection, row: SiteStateRow) -> None:
     )
 
 
+@overwrites("the last decision of a person counts")
 def delete(connection: Connection, site: str) -> None:
     connection.execute("DELETE FROM site_states WHERE site = ?", (site,))
 
 
+@guarded("until")
 def delete_if_over(connection: Connection, site: str, now: float) -> bool:
     """Make a site normal whose time is over by its row. False: it is normal already, or has another end now."""
     return (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pilotage.store.engine.connection import Connection
+from pilotage.store.engine.decisions import hint
 
 
 def insert_new(connection: Connection, site: str, path: str) -> None:
@@ -13,6 +14,7 @@ def insert_new(connection: Connection, site: str, path: str) -> None:
     )
 
 
+@hint("places are only added")
 def of_site(connection: Connection, site: str) -> list[str]:
     """The paths of all places of a site, sorted."""
     sql = "SELECT path FROM storage_places WHERE site = ? ORDER BY path"

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from pilotage.core.jobs.states import FINAL, JobState
 from pilotage.store.engine.connection import Connection
+from pilotage.store.engine.decisions import decision
 
 _UNFINISHED = (
     "SELECT 1 FROM submission_chunks c JOIN submissions s ON s.id = c.submission_id WHERE c.submission_id = ?"
@@ -31,6 +32,7 @@ class SubmissionEnds(NamedTuple):
     """A job that has ended and is not Done: its id, state and exit code."""
 
 
+@decision("one statement over all facts that decide")
 def ends_of_submission(connection: Connection, submission: int) -> SubmissionEnds:
     """How the jobs of the submission have ended.
 

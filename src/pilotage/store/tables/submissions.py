@@ -13,6 +13,7 @@ from pilotage.core.jobs.states import JobState
 from pilotage.core.queues.identity import QueueIdentity
 from pilotage.store.engine import bulk_statements
 from pilotage.store.engine.connection import Connection, in_list, lock_clause
+from pilotage.store.engine.decisions import decision, guarded, hint, overwrites
 from pilotage.store.engine.rows import columns, insertion, values
 from pilotage.store.tables import handed_outputs, job_counts, mails
 from pilotage.store.tables.job_counts import NOT_COUNTED, CountChange
@@ -58,6 +59,7 @@ def insert(connection: Connection, submission: SubmissionRow) -> None:
     connection.execute(insertion("submissions", _COLUMNS), values(submission))
 
 
+@guarded("state", "count")
 def save_progress(connection: Connection, before: SubmissionRow, after: SubmissionRow) -> bool:
     """Store the columns that change while chunks arrive; False: the row is not as `before` any more."""
     sql = (
@@ -76,6 +78,7 @@ def _to_submission(row: Sequence[Any]) -> SubmissionRow:
     return submission
 
 
+@decision("the facts that are used without the row's lock never change")
 def by_id(connection: Connection, submission: SubmissionId) -> SubmissionRow | None:
     row = connection.execute(f"SELECT {_COLUMNS} FROM submissions WHERE id = ?", (submission,)).fetchone()
     return _to_submission(row) if row else None
@@ -90,6 +93,7 @@ def lock(connection: Connection, submissions: Sequence[SubmissionId]) -> list[Su
     return [_to_submission(row) for row in connection.execute(sql, (value,))]
 
 
+@decision("the facts that are used without the row's lock never change")
 def by_ids(connection: Connection, submissions: Sequence[SubmissionId]) -> list[SubmissionRow]:
     """The existing submissions of these ids."""
     condition, value = in_list(connection, "id", submissions)
@@ -97,12 +101,14 @@ def by_ids(connection: Connection, submissions: Sequence[SubmissionId]) -> list[
     return [_to_submission(row) for row in connection.execute(sql, (value,))]
 
 
+@decision("the key of an owner is unique: of two insertions one is repeated, and finds the other")
 def by_key(connection: Connection, owner: str, key: str) -> SubmissionRow | None:
     sql = f"SELECT {_COLUMNS} FROM submissions WHERE owner = ? AND idempotency_key = ?"
     row = connection.execute(sql, (owner, key)).fetchone()
     return _to_submission(row) if row else None
 
 
+@hint("each submission is looked at again")
 def with_unmade_jobs(connection: Connection, touched_before: float = inf) -> list[SubmissionId]:
     """Accepted submissions, closed or open, with jobs that are not created yet."""
     sql = (
@@ -112,6 +118,7 @@ def with_unmade_jobs(connection: Connection, touched_before: float = inf) -> lis
     return [SubmissionId(row[0]) for row in connection.execute(sql, (touched_before,))]
 
 
+@hint("each submission is locked and looked at again")
 def staged(connection: Connection, touched_before: float = inf) -> list[SubmissionId]:
     """Submissions that are staged, so not accepted."""
     sql = "SELECT id FROM submissions WHERE state = 'staged' AND touched < ?"
@@ -127,6 +134,7 @@ def delete_staged(connection: Connection, submission: SubmissionId) -> None:
     mails.delete_of_submissions(connection, [submission])
 
 
+@hint("each submission is locked and looked at again")
 def idle_open(connection: Connection, before: float, most: int) -> list[SubmissionId]:
     """Open submissions without a request since `before`."""
     sql = "SELECT id FROM submissions WHERE state = 'open' AND touched < ? ORDER BY touched LIMIT ?"
@@ -201,6 +209,7 @@ def insert_jobs(
     )
 
 
+@hint("ids of all servers are taken from one counter")
 def last_ids(connection: Connection) -> tuple[int, int]:
     """(highest submission id, highest job id reserved for a submission)."""
     sql = "SELECT coalesce(max(id), 0), coalesce(max(first_job + coalesce(expected, count) - 1), 0) FROM submissions"
@@ -232,6 +241,7 @@ def insert_queue(connection: Connection, identity: QueueIdentity, now: float) ->
     return QueueId(connection.execute(sql, values).fetchone()[0])
 
 
+@guarded("id")
 def keep_queue(connection: Connection, queue: QueueId) -> bool:
     """Mark a queue as used again, so that its row is not deleted before this transaction ends. False: it is deleted.
 
@@ -254,11 +264,13 @@ def get_or_insert_queue(connection: Connection, identity: QueueIdentity, now: fl
     return QueueId(queue)
 
 
+@hint("it fills the memory of a server that starts")
 def all_queues(connection: Connection) -> list[tuple[QueueId, QueueIdentity]]:
     rows = connection.execute("SELECT id, identity FROM queues").fetchall()
     return [(QueueId(row[0]), QueueIdentity.from_json(row[1])) for row in rows]
 
 
+@decision("the identity of a queue never changes")
 def queue_identity(connection: Connection, queue: QueueId) -> QueueIdentity | None:
     row = connection.execute("SELECT identity FROM queues WHERE id = ?", (queue,)).fetchone()
     return QueueIdentity.from_json(row[0]) if row else None
@@ -274,6 +286,7 @@ _HAS_UNFINISHED = (
 """Whether the queue has jobs that may return to it, or jobs that are not created yet: its row must stay."""
 
 
+@overwrites("the mark only begins a time; who takes a queue into use removes it")
 def mark_empty_queues(connection: Connection, now: float) -> None:
     """Mark queues without unfinished jobs as empty. A queue that another server is taking into use is left out."""
     connection.execute(
@@ -286,6 +299,7 @@ def mark_empty_queues(connection: Connection, now: float) -> None:
 _REASONS_OF_QUEUE = bulk_statements.delete("queue_reasons", ("queue_id",), "queue_id = {queue_id}")
 
 
+@guarded("empty_since")
 def delete_empty_queues(connection: Connection, before: float) -> list[QueueId]:
     """Delete queues that have been empty since `before`, and their wait reasons; returns their ids.
 
@@ -310,12 +324,14 @@ def insert_upload(connection: Connection, owner: str, digest: str, size: int, no
     connection.execute(sql, (owner, digest, size, now))
 
 
+@guarded("owner", "digest")
 def renew_upload(connection: Connection, owner: str, digest: str, now: float) -> bool:
     """Restart the retention of an upload that a submission names. False: the owner has no such upload."""
     sql = "UPDATE uploads SET uploaded = ? WHERE owner = ? AND digest = ?"
     return connection.execute(sql, (now, owner, digest)).rowcount == 1
 
 
+@guarded("owner")
 def renew_uploads(connection: Connection, owner: str, digests: Sequence[str], now: float) -> int:
     """`renew_upload` for several distinct digests; returns the number of existing uploads."""
     them, value = in_list(connection, "digest", digests)

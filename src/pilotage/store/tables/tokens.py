@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pilotage.store.engine.connection import Connection
+from pilotage.store.engine.decisions import decision, guarded, hint, overwrites
 from pilotage.store.engine.rows import columns, insertion, values
 
 
@@ -39,6 +40,7 @@ def insert(connection: Connection, token: TokenRow) -> None:
     connection.execute(insertion("tokens", _COLUMNS), values(token))
 
 
+@decision("the owner of a token never changes")
 def by_id(connection: Connection, id_: int) -> TokenRow | None:
     row = connection.execute(f"SELECT {_COLUMNS} FROM tokens WHERE id = ?", (id_,)).fetchone()
     return TokenRow(*row) if row else None
@@ -59,12 +61,14 @@ def extend(connection: Connection, id_: int, expires: float) -> None:
     connection.execute("UPDATE tokens SET expires = ? WHERE id = ? AND expires < ?", (expires, id_, expires))
 
 
+@overwrites("a revoked token stays revoked, and the first word counts")
 def revoke(connection: Connection, id_: int, now: float, by: str) -> None:
     connection.execute(
         "UPDATE tokens SET revoked = ?, revoked_by = ? WHERE id = ? AND revoked IS NULL", (now, by, id_)
     )
 
 
+@guarded("revoked")
 def revoke_all(connection: Connection, owner: str, now: float, by: str) -> int:
     """Revoke every token of a user that was issued up to now; returns how many valid ones were made for the user."""
     sql = "UPDATE tokens SET revoked = ?, revoked_by = ? WHERE owner = ? AND revoked IS NULL AND expires > ?"
@@ -77,6 +81,7 @@ def revoke_all(connection: Connection, owner: str, now: float, by: str) -> int:
     return revoked
 
 
+@hint("the counter of rules is compared before each call")
 def revoked_since(connection: Connection, since: float) -> frozenset[int]:
     """The ids of the tokens that were revoked after an instant."""
     return frozenset(
@@ -84,11 +89,13 @@ def revoked_since(connection: Connection, since: float) -> frozenset[int]:
     )
 
 
+@hint("the counter of rules is compared before each call")
 def cutoffs(connection: Connection) -> dict[str, float]:
     """Until when the tokens of each user are revoked."""
     return dict(connection.execute("SELECT owner, issued_until FROM token_cutoffs").fetchall())
 
 
+@overwrites("ended tokens are refused before they are deleted")
 def delete_ended(connection: Connection, before: float) -> None:
     """Delete the rows of tokens and revocations that ended before an instant."""
     connection.execute(
@@ -98,6 +105,7 @@ def delete_ended(connection: Connection, before: float) -> None:
     connection.execute("DELETE FROM signing_keys WHERE accepted_until < ?", (before,))
 
 
+@hint("a new key has a change row, and is read again")
 def signing_keys(connection: Connection) -> list[SigningKeyRow]:
     """The keys of rotations, oldest first. Without rows the key in the home's secrets signs tokens."""
     sql = f"SELECT {_SIGNING_KEY} FROM signing_keys ORDER BY number"

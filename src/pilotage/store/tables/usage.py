@@ -14,6 +14,7 @@ from pilotage.core.shares.correction import Memory
 from pilotage.core.shares.use import Entity, Ledger, Outage, UseBucket
 from pilotage.store.engine.bulk_statements import delete, insert
 from pilotage.store.engine.connection import Connection, in_list
+from pilotage.store.engine.decisions import ONE_SERVER, decision, hint, overwrites
 from pilotage.store.engine.rows import Made, columns
 from pilotage.store.tables import attempts
 
@@ -31,6 +32,7 @@ def snapshot(connection: Connection) -> Iterator[None]:
         connection.rollback()
 
 
+@decision(ONE_SERVER)
 def as_of(connection: Connection) -> float | None:
     """The time up to which the buckets hold the use of attempts; None: they must be rebuilt."""
     row = connection.execute("SELECT use_as_of FROM instance WHERE id = 1").fetchone()
@@ -45,6 +47,7 @@ RESETS_COUNTER = "use_resets"
 """The row of the table `counters` with the number of times that all buckets got invalid."""
 
 
+@decision(ONE_SERVER)
 def resets(connection: Connection) -> int:
     """How often all buckets got invalid."""
     row = connection.execute("SELECT last FROM counters WHERE name = ?", (RESETS_COUNTER,)).fetchone()
@@ -60,16 +63,19 @@ def reset(connection: Connection) -> None:
     )
 
 
+@overwrites("the use is charged again from the earliest resumed attempt on")
 def save_resumed(connection: Connection, rows: Sequence[attempts.ResumedAttempt]) -> None:
     """Let attempts go on. The buckets may have their use up to the former end, and be further by now."""
     attempts.save_resumed(connection, rows)
     reset(connection)
 
 
+@decision(ONE_SERVER)
 def outages(connection: Connection) -> list[Outage]:
     return [(row[0], row[1]) for row in connection.execute("SELECT down, up FROM outages ORDER BY down")]
 
 
+@overwrites(ONE_SERVER)
 def insert_outage(connection: Connection, down: float, up: float, kept_since: float) -> None:
     """Record a period in which the system was down, or a clock step.
 
@@ -84,6 +90,7 @@ def insert_outage(connection: Connection, down: float, up: float, kept_since: fl
     reset(connection)
 
 
+@decision(ONE_SERVER)
 def load(connection: Connection, ledger: Ledger) -> None:
     """Fill an empty ledger with the stored buckets."""
     rows = connection.execute("SELECT place, owner, grp FROM use_entities ORDER BY place").fetchall()
@@ -126,6 +133,7 @@ _BUCKETS = insert(
 _GONE = delete("use_buckets", ("span", "start"), "span = {span} AND start = {start}")
 
 
+@overwrites(ONE_SERVER)
 def save_changes(connection: Connection, part: LedgerChanges) -> None:
     if part.anew:
         connection.execute("DELETE FROM use_buckets")
@@ -154,6 +162,7 @@ def _save_buckets(connection: Connection, rows: Iterable[tuple[int, int, UseBuck
     )
 
 
+@decision(ONE_SERVER)
 def attempts_since(connection: Connection, since: float) -> Iterator[list[Sequence[Any]]]:
     """(owner, group, started, ended or None, processors) of attempts that ran after `since`, in batches."""
     sql = (
@@ -172,6 +181,7 @@ def corrector_memory(connection: Connection) -> tuple[float | None, Memory]:
     return row[0], {(corrector, name, part, entity): value for corrector, name, part, entity, value in stored}
 
 
+@hint("a later correction has a change row, and is read again")
 def last_correction(connection: Connection) -> tuple[float | None, str]:
     """The time of the last correction, and its text as given to `save_correction`; "": unknown text."""
     row = connection.execute("SELECT at, found FROM corrections WHERE id = 1").fetchone()

@@ -8,12 +8,14 @@ from typing import NamedTuple
 from pilotage.core.ids import JobId, QueueId
 from pilotage.store.engine.bulk_statements import delete, insert
 from pilotage.store.engine.connection import Connection
+from pilotage.store.engine.decisions import SHOWN, hint
 from pilotage.store.engine.rows import columns
 
 KEPT_ROWS = 200
 """Rows of history kept for each queue."""
 
 
+@hint(SHOWN)
 def ces_with_pending_pilots(connection: Connection) -> list[str]:
     """CEs with pilots that were submitted and have not called yet."""
     sql = "SELECT DISTINCT ce FROM pilots WHERE ended IS NULL AND state IN ('Submitted', 'Waiting')"
