@@ -295,7 +295,7 @@ def database_checks() -> str:
 
 # Checks of the database
 
-`pilotage db check` looks for rows that break a rule. Each rule holds after every commit of a server, so a wrong row is
+`pilotage db check` looks for rows that break a rule. Each rule holds after every commit of a server. So a wrong row is
 a fault of Pilotage, of the database or of a change by hand. Each line of the command has the number of the wrong rows,
 the first of their ids, and the meaning. The exit code is 1 if there is one. The
 [how-to](../how-to/repair-the-database.md) says how to go on.

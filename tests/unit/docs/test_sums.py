@@ -12,7 +12,12 @@ from tests.unit.docs.test_sizes import SRC
 _SUM = re.compile(r"\bsum\((?:\w+\.)?(\w+)\)", re.IGNORECASE)
 SMALL = {"open", "made", "count", "processors"}
 """Columns of flags, of rows that exist, and of 32 bits."""
-COUNTED = {"job_counts.py: sum(jobs)", "listing.py: sum(jobs)", "submission_listing.py: sum(jobs)"}
+COUNTED = {
+    "job_counts.py: sum(jobs)",
+    "listing.py: sum(jobs)",
+    "submission_listing.py: sum(jobs)",
+    "accepted_jobs.py: sum(jobs)",
+}
 """Of jobs that exist."""
 
 

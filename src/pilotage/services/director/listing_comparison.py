@@ -16,9 +16,8 @@ from pilotage.core.pilots.waits import WaitClass, has_deadline
 from pilotage.outside.batch.submission import STAMP_PREFIX, BatchListing, ListedTask, NativeState
 from pilotage.services.director import listed_tasks
 from pilotage.store.engine.connection import Connection
-from pilotage.store.tables import absent_pilots, pilot_submissions, pilots
-from pilotage.store.tables.pilot_submissions import PilotSubmissionRow, SubmissionMember
-from pilotage.store.tables.pilots import LiveMembers
+from pilotage.store.tables import absent_pilots, pilot_submissions
+from pilotage.store.tables.pilot_submissions import LiveMembers, PilotSubmissionRow, SubmissionMember
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +84,7 @@ def compare(
     for task in listing.tasks:
         tasks[task.stamp].append(task)
     rows = pilot_submissions.live(connection, ce)
-    live = pilots.live_by_submission(connection, ce)
+    live = pilot_submissions.live_by_submission(connection, ce)
     observations, unchanged = list[Observation](), dict[str, UnchangedSubmission]()
     for row in rows:
         before, of_row = noted.get(row.stamp), tasks.get(row.stamp, [])

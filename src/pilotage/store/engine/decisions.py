@@ -57,7 +57,7 @@ def hint(why: str) -> Callable[[Function], Function]:
 
 
 def overwrites(why: str) -> Callable[[Function], Function]:
-    """Mark a function that changes rows by their key, whatever another transaction has stored there."""
+    """Mark a function that changes rows by their key. Another transaction may have changed them before."""
     return lambda function: _marked(function, Mark("overwrites", why))
 
 

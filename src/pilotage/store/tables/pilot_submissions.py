@@ -118,3 +118,24 @@ def members(connection: Connection, stamps: Sequence[str]) -> list[SubmissionMem
     condition, value = in_list(connection, "stamp", stamps)
     sql = f"SELECT {', '.join(SubmissionMember._fields)} FROM pilots WHERE {condition} AND ended IS NULL"
     return [SubmissionMember(*row) for row in connection.execute(sql, (value,))]
+
+
+class LiveMembers(NamedTuple):
+    """The pilots of one submission that have not ended."""
+
+    live: int
+    killed: int
+    """The part of them that an administrator has killed."""
+
+
+@decision(ONE_SERVER)
+def live_by_submission(connection: Connection, ce: str) -> dict[str, LiveMembers]:
+    """The numbers of live pilots of a CE by the stamp of their submission, whose pilots share a secret."""
+    sql = (
+        "SELECT min(stamp), count(*), sum(CASE WHEN leave = 'kill' THEN 1 ELSE 0 END) FROM pilots"
+        " WHERE ended IS NULL AND ce = ? GROUP BY secret_hash"
+    )
+    return {
+        stamp.rpartition("/")[0]: LiveMembers(int(count), int(killed))
+        for stamp, count, killed in connection.execute(sql, (ce,))
+    }

@@ -11,7 +11,7 @@ from pilotage.core.ids import PilotId, QueueId
 from pilotage.core.pilots.states import PilotState
 from pilotage.store.engine import bulk_statements
 from pilotage.store.engine.connection import Connection, in_list, lock_clause, lock_in_order
-from pilotage.store.engine.decisions import ONE_SERVER, decision, hint, overwrites
+from pilotage.store.engine.decisions import hint, overwrites
 from pilotage.store.engine.rows import columns
 
 
@@ -253,27 +253,6 @@ def lock_running(connection: Connection, pilots: Sequence[PilotId]) -> dict[Pilo
     sql = f"SELECT id, server FROM pilots WHERE {_RUNS} AND {condition} ORDER BY id"
     rows = connection.execute(sql + lock_clause(connection, "UPDATE SKIP LOCKED"), (value,))
     return {PilotId(row[0]): row[1] for row in rows}
-
-
-class LiveMembers(NamedTuple):
-    """The pilots of one submission that have not ended."""
-
-    live: int
-    killed: int
-    """The part of them that an administrator has killed."""
-
-
-@decision(ONE_SERVER)
-def live_by_submission(connection: Connection, ce: str) -> dict[str, LiveMembers]:
-    """The numbers of live pilots of a CE by the stamp of their submission, whose pilots share a secret."""
-    sql = (
-        "SELECT min(stamp), count(*), sum(CASE WHEN leave = 'kill' THEN 1 ELSE 0 END) FROM pilots"
-        " WHERE ended IS NULL AND ce = ? GROUP BY secret_hash"
-    )
-    return {
-        stamp.rpartition("/")[0]: LiveMembers(int(count), int(killed))
-        for stamp, count, killed in connection.execute(sql, (ce,))
-    }
 
 
 class SubmittedPilot(NamedTuple):
