@@ -98,6 +98,11 @@ def decide_changes(tx: Transaction, ids: Sequence[int]) -> int:
     """
     changes = chains.lock_changes(tx.connection, ids)
     decisions, decided = _Decisions(), list[int]()
+    # Parent submissions are locked before their jobs, as by `mark_parents`.
+    locked = {
+        submission: chains.lock_parent_submission(tx.connection, submission)
+        for submission in sorted({change.submission for change in changes.values()})
+    }
     parents = sorted({change.job for change in changes.values() if change.job})
     facts = chains.facts_of_jobs(tx.connection, parents)
     returned = [job for job, parent in facts.items() if parent.state not in FINAL]
@@ -107,7 +112,9 @@ def decide_changes(tx: Transaction, ids: Sequence[int]) -> int:
     for id_, change in changes.items():
         complete = not change.job or _decide_on_job(tx, change, facts.get(change.job), decisions)
         if change.submission not in submissions:
-            submissions[change.submission] = _decide_on_submission(tx, change.submission, decisions)
+            submissions[change.submission] = _decide_on_submission(
+                tx, change.submission, locked.get(change.submission), decisions
+            )
         if complete and submissions[change.submission]:
             decided.append(id_)
     chains.save_conditions(tx.connection, decisions.conditions)
@@ -139,11 +146,12 @@ def _decide_on_job(
     return complete
 
 
-def _decide_on_submission(tx: Transaction, submission: SubmissionId, decisions: _Decisions) -> bool:
+def _decide_on_submission(
+    tx: Transaction, submission: SubmissionId, parent: chains.ParentSubmission | None, decisions: _Decisions
+) -> bool:
     """Whether all conditions on the submission are decided, as far as its jobs allow."""
     if not chains.has_conditions(tx.connection, "parent_submission", submission):
         return True
-    parent = chains.lock_parent_submission(tx.connection, submission)
     if parent is None or not parent.marked:
         # It is decided when all of its jobs are marked.
         return True

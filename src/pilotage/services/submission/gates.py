@@ -98,7 +98,8 @@ def _state_behind_gate(
     if description.after_each:
         return JobState.BLOCKED
     key = GateKey(row.id, chains.WHOLE)
-    gate = chains.gates(tx.connection, {key}, lock="SHARE").get(key)
+    # Not shared: two servers that create jobs of the submission would wait for each other when they store the gate.
+    gate = chains.gates(tx.connection, {key}).get(key)
     if gate is None:
         return JobState.WAITING
     if gate.outlook != Outlook.OPEN and gate.settled:

@@ -117,12 +117,12 @@ def delete_gates(connection: Connection, keys: Sequence[GateKey]) -> None:
 def gates(
     connection: Connection, keys: Collection[GateKey], *, lock: str = "UPDATE"
 ) -> dict[GateKey, GateRow]:
-    """The existing gates among these, locked until the transaction ends. `lock`: "UPDATE", "SHARE", or "" for none."""
+    """The existing gates among these, locked until the transaction ends. `lock`: "UPDATE", or "" for none."""
     if not keys:
         return {}
     condition, values = _in_keys(connection, keys)
     sql = f"SELECT {_GATE} FROM gates WHERE {condition} ORDER BY submission_id, job_id"
-    sql += lock_clause(connection, "UPDATE" if lock == "UPDATE" else "SHARE") if lock else ""
+    sql += lock_clause(connection, lock) if lock else ""
     rows = (GateRow(*row) for row in connection.execute(sql, values))
     return {row.key: row for row in rows}
 
