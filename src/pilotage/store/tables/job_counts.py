@@ -62,7 +62,9 @@ def add(connection: Connection, ids: Sequence[int]) -> None:
 def add_all(connection: Connection) -> None:
     """Add all changes to the counters. Needed before submissions are deleted, since changes name no owner."""
     # Waits for a server that is adding a part of the changes.
-    connection.execute("SELECT 1 FROM count_changes ORDER BY id" + lock_clause(connection, "UPDATE")).fetchall()
+    connection.execute(
+        "SELECT 1 FROM count_changes ORDER BY id" + lock_clause(connection, "UPDATE")
+    ).fetchall()
     _add(connection, connection.execute(f"DELETE FROM count_changes RETURNING {_COLUMNS}"))
 
 
