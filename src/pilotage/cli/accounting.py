@@ -6,7 +6,6 @@ import csv
 import io
 import re
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, fields
@@ -101,7 +100,7 @@ def _records(
     from pilotage.cli.accounting_records import apel_message, auditor_records, parse_benchmark
 
     scored = parse_benchmark(benchmark) if benchmark else None
-    attempts = client.accounted_attempts(since or 0.0, time.time() if until is None else until)
+    attempts = client.accounted_attempts(since or 0.0, wire.limits.MAX_INSTANT if until is None else until)
     if format is Format.AUDITOR:
         lines = auditor_records(attempts, client.call(wire.identity.WHOAMI).instance, scored)
     else:

@@ -5,9 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 
+from pilotage.core.errors import Overloaded
 from pilotage.store.engine.connection import Connection
 from pilotage.store.tables import usage as use_rows
 from pilotage.wire.shares import AccountRow
+
+SETTLED = 60.0
+"""Seconds after which no server commits an end of that time: the database ends transactions that idle for longer."""
+
+
+def check_settled(end: float, now: float) -> None:
+    """Refuse a period that has just ended: the records of its last attempts may not be committed yet."""
+    rest = end + SETTLED - now
+    if 0.0 < rest <= SETTLED:
+        raise Overloaded(
+            "the period ended less than a minute ago: the ends of its last attempts may not be stored yet",
+            hint=f"try again in {rest:.0f} s",
+            retry_after=rest,
+        )
 
 
 def months(begin: float, end: float) -> list[tuple[str, float, float]]:
