@@ -307,7 +307,7 @@ STATES: Final[Mapping[str, WrongState]] = {
     "stalled-though-heard": WrongState(
         of(
             "stalled",
-            "UPDATE pilots SET lease_until = lease_until + 100 WHERE id = (SELECT pilot_id FROM jobs WHERE id = ?)",
+            "UPDATE pilots SET lease_until = lease_until + 1000 WHERE id = (SELECT pilot_id FROM jobs WHERE id = ?)",
         ),
         ends_as("stalled", "Running"),
     ),

@@ -12,8 +12,15 @@ from pilotage.store.integrity.policy import policy_in_force
 _FINAL: Final = quoted(FINAL)
 
 
+SURELY_HEARD: Final = 600
+"""Seconds."""
+
+
 def _stalled_though_heard(connection: Connection) -> str:
-    """Stalled jobs of pilots whose lease was renewed after the jobs were marked. The lease is that of the policy."""
+    """Stalled jobs of pilots whose lease was renewed long after the jobs were marked. The lease is that of the policy.
+
+    An outage moves leases too, and a pause of a server is not recorded: `SURELY_HEARD` is longer than such pauses.
+    """
     policy = policy_in_force(connection)
     leases = {} if policy is None else {name: ce.lease for name, ce in policy.ces.items()}
     cases = " ".join(
@@ -23,7 +30,9 @@ def _stalled_though_heard(connection: Connection) -> str:
     lease = f"CASE p.ce {cases} END" if cases else "NULL"
     return (
         "SELECT j.id FROM jobs j JOIN pilots p ON p.id = j.pilot_id JOIN events e ON e.id = j.last_event"
-        f" WHERE j.state = 'Stalled' AND p.ended IS NULL AND e.kind = 'stalled' AND p.lease_until - ({lease}) > e.at"
+        f" WHERE j.state = 'Stalled' AND p.ended IS NULL AND e.kind = 'stalled' AND p.lease_until - ({lease})"
+        " > e.at + (SELECT coalesce(sum(o.up - o.down), 0) FROM outages o WHERE o.up > e.at)"
+        f" + {SURELY_HEARD}"
     )
 
 
