@@ -43,7 +43,7 @@ _OVER = ", ".join(f"'{state}'" for state in sorted(ENDED))
 
 def complaints(world: World) -> Iterator[str]:
     """What is wrong now. The duties have settled."""
-    yield from find_damage(world.first.context.readers.connection(), head_revision())
+    yield from map(str, find_damage(world.first.context.readers.connection(), head_revision()))
     held = "SELECT count(*) FROM jobs WHERE owner = 'bob' AND state IN ('Matched', 'Running', 'Stalled')"
     [[running]] = world.rows(held)
     if running > BOB_AT_ONCE:

