@@ -213,6 +213,14 @@ def _moved(lively: Lively) -> None:
     assert lively.value("SELECT min(location_set) FROM elements WHERE state = 'Available'") > 0
 
 
+def _too_many_places(lively: Lively) -> None:
+    key = key_to_text(lively.bench.pool.policy.matching_limits()[0].key)
+    lively.sql("DELETE FROM limit_states")
+    lively.sql(
+        "INSERT INTO limit_states (limit_key, running, free, starts, since) VALUES (?, 9, 99, 0, 1)", key
+    )
+
+
 def _left_place(lively: Lively) -> None:
     key = key_to_text(lively.bench.pool.policy.matching_limits()[0].key)
     lively.sql("INSERT INTO limit_states (limit_key, free, starts, since) VALUES (?, 8, 0, 1)", key)
@@ -432,14 +440,18 @@ STATES: Final[Mapping[str, WrongState]] = {
         sql("INSERT INTO duties (name, holder) VALUES ('a duty', 'gone')"), only="postgresql"
     ),
     "places-of-gone-servers": WrongState(_left_place, _place_is_back, only="postgresql"),
-    "limit-places": WrongState(sql("UPDATE limit_states SET running = 9, free = 99"), only="postgresql"),
+    "limit-places": WrongState(_too_many_places, only="postgresql"),
     "submission-counters": WrongState(
         sql(
             "INSERT INTO count_changes (month, old, new, jobs) SELECT 0, 'Matched', 'Running',"
             " '{\"' || CAST(min(id) AS text) || '\": 1}' FROM submissions"
         )
     ),
-    "owner-counters": WrongState(sql("UPDATE owner_counts SET jobs = jobs + 1 WHERE state = 'Done'")),
+    "owner-counters": WrongState(
+        sql(
+            "INSERT INTO owner_counts (month, owner, grp, state, jobs) VALUES (0, 'nobody', 'none', 'Done', 1)"
+        )
+    ),
     "sequences": WrongState(
         sql("INSERT INTO removals (id, kind, names) VALUES (5000, 'jobs', '[]')"), only="postgresql"
     ),
