@@ -192,7 +192,7 @@ def _unheard_end(lively: Lively) -> None:
     again = queue.request(queue.step(), inputs=[lively.value("SELECT id FROM datasets WHERE name = 'raw'")])
     queue.intake(again)
     agent = queue.agent("further")
-    agent.sync(want=1, slots={"here": 10**6, "there": 10**6})
+    agent.sync(want=100, slots={"here": 10**6, "there": 10**6})
     agent.split()
     lively.requests.release()
     lively.bench.act("kill", *lively.requests.pool_jobs(again))
@@ -201,7 +201,8 @@ def _unheard_end(lively: Lively) -> None:
 
 def _rolled_up(lively: Lively) -> None:
     lively.requests.roll_up()
-    assert lively.value("SELECT count(*) FROM element_jobs WHERE state = 'released'") == 0
+    ended = "SELECT count(*) FROM element_jobs e JOIN jobs j ON j.id = e.job_id WHERE e.state = 'released'"
+    assert lively.value(f"{ended} AND j.ended IS NOT NULL") == 0
 
 
 def _moved(lively: Lively) -> None:
