@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
 
 from pilotage.core.ids import JobId
 from pilotage.core.jobs.states import CONFIRMED, JobState
 from pilotage.services.jobs.queue_of_job import find_queue
+from pilotage.services.jobs.transitions import JobTransitions
 from pilotage.services.pilots.lifecycle import DEFAULT_LEASE
 from pilotage.services.repairs.repair import REASON, Repair, RepairRun
 from pilotage.store.integrity import mended_jobs
@@ -17,15 +18,27 @@ from pilotage.store.tables.jobs import JobRow
 from pilotage.store.writer.transaction import Transaction
 
 
-def free(run: RepairRun, tx: Transaction, ids: Sequence[int]) -> None:
-    """Let jobs wait again. Nothing is counted against them; a pilot that has one after all is told to end it."""
+def _move_from(
+    run: RepairRun,
+    tx: Transaction,
+    ids: Sequence[int],
+    states: Collection[JobState],
+    move: Callable[[JobTransitions, JobRow], object],
+) -> None:
+    """Move the jobs that are in one of these states."""
     moves = run.moves(tx)
     moves.load(ids)
     for id_ in ids:
-        job = moves.row(id_)
-        if job is not None and job.state in CONFIRMED | {JobState.MATCHED}:
-            moves.free(job, "released", REASON, None)
+        job = moves.row(JobId(id_))
+        if job is not None and job.state in states:
+            move(moves, job)
     moves.write()
+
+
+def free(run: RepairRun, tx: Transaction, ids: Sequence[int]) -> None:
+    """Let jobs wait again. Nothing is counted against them; a pilot that has one after all is told to end it."""
+    held = CONFIRMED | {JobState.MATCHED}
+    _move_from(run, tx, ids, held, lambda moves, job: moves.free(job, "released", REASON, None))
 
 
 def give_queue(run: RepairRun, tx: Transaction, ids: Sequence[int]) -> None:
@@ -72,23 +85,13 @@ def raise_epochs(run: RepairRun, tx: Transaction, ids: Sequence[int]) -> None:
 
 
 def unblock(run: RepairRun, tx: Transaction, ids: Sequence[int]) -> None:
-    moves = run.moves(tx)
-    moves.load(ids)
-    for id_ in ids:
-        job = moves.row(JobId(id_))
-        if job is not None and job.state is JobState.BLOCKED:
-            moves.requeue(job, "unblocked")
-    moves.write()
+    _move_from(run, tx, ids, {JobState.BLOCKED}, lambda moves, job: moves.requeue(job, "unblocked"))
 
 
 def resume(run: RepairRun, tx: Transaction, ids: Sequence[int]) -> None:
-    moves = run.moves(tx)
-    moves.load(ids)
-    for id_ in ids:
-        job = moves.row(JobId(id_))
-        if job is not None and job.state is JobState.STALLED:
-            moves.move(job, "heard-again", JobState.RUNNING)
-    moves.write()
+    _move_from(
+        run, tx, ids, {JobState.STALLED}, lambda moves, job: moves.move(job, "heard-again", JobState.RUNNING)
+    )
 
 
 REPAIRS: Final[Mapping[str, Repair]] = {

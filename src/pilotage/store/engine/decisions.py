@@ -10,7 +10,7 @@ function in `store.tables` and `store.cluster` is one of these:
 - It changes rows and carries the decided state in its `WHERE`: it is *guarded*.
 - It *overwrites*: the last transaction wins, and both orders are right.
 
-A test watches all statements of the suite. It fails if a function does none of these (docs: several-servers.md).
+A test runs each kind of transaction and fails if a function does none of these (docs: several-servers.md).
 """
 
 from __future__ import annotations

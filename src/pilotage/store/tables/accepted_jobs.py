@@ -22,6 +22,7 @@ _ACCEPTED = (
 """The parts: created jobs, changes of their number, jobs of stored rows, and rows that are not stored yet.
 
 The conditions on owners use no index: an owner may have any number of submissions, of which few are not complete.
+SQLite uses the index of submissions that are not closed only if the statement repeats its condition.
 """
 
 

@@ -80,14 +80,6 @@ def page(connection: Connection, element: int, after: int, limit: int) -> list[t
     return [(row[0], row[1]) for row in connection.execute(sql, (element, after, limit))]
 
 
-def has_unfinished(connection: Connection, element: int) -> bool:
-    """Whether a job of an element has not ended."""
-    sql = (
-        "SELECT 1 FROM element_jobs WHERE element_id = ? AND state IN ('made', 'released', 'cooloff') LIMIT 1"
-    )
-    return connection.execute(sql, (element,)).fetchone() is not None
-
-
 @decision("the files of a closed block never change")
 def files_of_block(connection: Connection, block: int, after: int, limit: int) -> list[FileRecord]:
     """Files of a block in the order of their ids."""
