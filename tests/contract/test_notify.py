@@ -148,7 +148,8 @@ class Follower:
             pool=SimpleNamespace(server=SimpleNamespace(policy_version=1)),
             peers=self.peers,
             readers=store.readers,
-            writer=SimpleNamespace(acall=self._acall, in_loop=False, changes=ChangeWatch(None)),
+            writer=SimpleNamespace(in_loop=False, changes=ChangeWatch(None)),
+            apply_of_peers=self._apply_of_peers,
             stop=Stop(),
             monotonic=time.monotonic,
             disk=SimpleNamespace(space=DiskSpace({}, time.monotonic)),
@@ -157,8 +158,8 @@ class Follower:
         monkeypatch.setattr(sync, "apply_changes", self._follow)
         self.duty = PeersDuty(cast(Context, self.context), self.peers)
 
-    async def _acall(self, request: Any) -> None:
-        request(None)
+    async def _apply_of_peers(self, apply: Any) -> None:
+        apply(None)
 
     def _follow(self, pool: Any, tx: Any, found: changes.ChangeBatch) -> None:
         self.peers.position = found.position
