@@ -49,11 +49,15 @@ def elsewhere(bench: Bench) -> Pool:
     return other
 
 
-def act_unheard(bench: Bench, verb: str, *jobs: int) -> None:
-    """With all heads in memory, so that the draw cannot find out by itself."""
+def read_heads(bench: Bench) -> None:
+    """Read all heads into memory, so that a draw cannot find out by itself."""
     for entry in bench.pool.queues.index.entries.values():
         for weight, part in entry.levels.items():
             bench.pool.queues.index._read_heads([(entry, weight, part)])
+
+
+def act_unheard(bench: Bench, verb: str, *jobs: int) -> None:
+    read_heads(bench)
     other = elsewhere(bench)
     outcome = bench.do(
         lambda tx: act(other, tx, verb, jobs, actor="user:alice", reason="", now=bench.now, dry_run=False)
@@ -194,6 +198,20 @@ def test_a_pilot_that_has_left_is_given_nothing_for_what_it_lost(bench: Bench) -
     messages = [(token_hash(pilot.token), letter) for letter in letters]
     bench.do(lambda tx: exchange_many(bench.pool, tx, messages, bench.now))
     assert [bench.state(job) for job in jobs[10:]] == ["Waiting"] * 2
+
+
+def test_a_pilot_keeps_the_job_that_another_server_gave_it_and_this_one_draws_for_it(bench: Bench) -> None:
+    held, *others = bench.submit(3)
+    pilot, there = bench.pilot(processors=8), elsewhere(bench)
+    read_heads(bench)
+    letter = (token_hash(pilot.token), pilot.request(take=pilot.asked(processors=8)))
+    bench.do(lambda tx: exchange_many(there, tx, [letter], bench.now))
+    pilot.number += 1
+    assert bench.state(held) == "Matched"
+    assert ids(pilot.take(2, processors=8)) == others
+    assert set(pilot.row.jobs) == {held, *others}
+    bench.do(pilot.asking(pilot.request(leaving="idle")))
+    assert [bench.state(job) for job in (held, *others)] == ["Waiting"] * 3
 
 
 def test_a_take_whose_offers_have_lapsed_is_answered_again_without_them_and_moves_on(bench: Bench) -> None:

@@ -113,8 +113,8 @@ class Match:
         gone = [job for job in self.given if (pilot.id, job.id) in lost]
         for job in gone:
             self.pool.record_lost_job(self.tx, job.queue, job.user_priority, job.id, pilot)
+            _drop_last(pilot.jobs, job.id)
         if gone:
-            pilot.jobs = [id_ for id_ in pilot.jobs if (pilot.id, id_) not in lost]
             self.given = [job for job in self.given if job not in gone]
             if self._bound and not pilot.jobs:
                 # No offer is left: the pilot serves anybody, as before.
@@ -249,3 +249,11 @@ class Match:
         closed = self.pool.offers.limits.limiter.closed_limits(offer.site, offer.ce, self.moves.now)
         explanation = self.pool.queues.index.explain(offer, self._holds, closed)
         return {str(key): count for key, count in explanation.fallen.items()}
+
+
+def _drop_last(listed: list[int], job: JobId) -> None:
+    """Remove the last entry of a job. An earlier one stays: another server may have given the job to this pilot."""
+    for place in reversed(range(len(listed))):
+        if listed[place] == job:
+            del listed[place]
+            return
