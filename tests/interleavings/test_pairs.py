@@ -1,7 +1,8 @@
 """The statements of every two kinds of transactions interleave: the state is that of a serial order, or a right one.
 
 `./test` takes some pairs, drawn afresh for each commit. `./test --all` takes all of them (`PILOTAGE_ALL_PAIRS=1`).
-`./test --long` also draws three kinds that interleave (`PILOTAGE_TRIPLES=2000`).
+`./test --long` draws for longer (`PILOTAGE_PAIRS_SECONDS=600`). It also draws three kinds that interleave
+(`PILOTAGE_TRIPLES=2000`).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from tests.interleavings.pairs import Finding, Pairs
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::UserWarning")]
 ALL = bool(os.environ.get("PILOTAGE_ALL_PAIRS"))
 TRIPLES = int(os.environ.get("PILOTAGE_TRIPLES", "0"))
-PROCESSOR_TIME = 20.0
+PROCESSOR_TIME = float(os.environ.get("PILOTAGE_PAIRS_SECONDS", "20"))
 """Seconds of this process for the pairs of a run. The database needs about as much."""
 HOUR = 3600
 
@@ -48,6 +49,7 @@ def _weight(mine: Footprint, theirs: Footprint) -> int:
     return 3 * len(mine.written & theirs.written) + len(mine.read & theirs.written)
 
 
+@pytest.mark.timeout(HOUR + 3 * PROCESSOR_TIME)
 def test_some_pairs(pairs: Pairs) -> None:
     seed, begin = _seed(), time.process_time()
     print(f"pairs drawn by {seed}")
@@ -61,6 +63,7 @@ def test_some_pairs(pairs: Pairs) -> None:
         findings = pairs.check(first, second, sorted(rng.sample(trips, min(3, len(trips)))))
         assert not findings, _told(findings)
     assert pairs.cases
+    print(f"{pairs.cases} cases")
 
 
 @pytest.mark.skipif(not ALL, reason="./test --all takes all pairs")
