@@ -11,10 +11,18 @@ import pytest
 
 from pilotage.core.ids import PilotId
 from pilotage.core.jobs.states import JobState
+from pilotage.core.pilots.handover import SubmissionPhase
+from pilotage.outside.batch.submission import BatchListing, ListedTask, NativeState
+from pilotage.services.director.ce_director import CeDirector
+from pilotage.services.director.iteration_orders import IterationOrders
+from pilotage.services.director.listing_comparison import ListingComparison, Observation
+from pilotage.services.director.observing import observe_some
 from pilotage.services.jobs import dependants
 from pilotage.services.jobs.actions import act
+from pilotage.services.pilots import leases
 from pilotage.services.tokens.changes import revoke_pilot
 from pilotage.store.tables import agents, chains, held_jobs, history, jobs, pilots
+from pilotage.store.tables.pilot_submissions import PilotSubmissionRow
 from pilotage.store.writer.transaction import Transaction
 from tests.contract.one_of_several import One
 from tests.contract.test_dependants_at_several_servers import end, pair, settle, state_of, submit
@@ -35,7 +43,7 @@ def race(pair: tuple[One, One]) -> Iterator[Race]:
 
 def insert_pilots(tx: Transaction) -> None:
     for number in (1, 2):
-        pilots.insert(tx.connection, pilot_intent(f"s{number}"))
+        pilots.insert(tx.connection, pilot_intent(f"s{number}/0"))
         row = {"server": "a", "state": "Running", "lease_until": 300.0, "jobs": f"[{3 - number}]"}
         pilots.update(tx.connection, PilotId(number), **row)
 
@@ -54,6 +62,50 @@ def check(race: Race, pair: tuple[One, One], table: str, change: Request) -> Non
     for answer in race.run(lock_one_by_one(race, table), change):
         assert not isinstance(answer, BaseException), answer
     assert [one.writer.races for one in pair] == [0, 0]
+
+
+def stall(one: One, tx: Transaction) -> object:
+    known = one.pool.pilots
+    for pilot in (PilotId(1), PilotId(2)):
+        known.last_seen[pilot] = 0.0
+        known.watch.add(pilot, "none", 0.0)
+    found = known.watch.find_silent(known.last_seen, known.stalled, lambda ce: 10.0, 500.0)
+    return leases.note_stalled(one.pool, tx, 500.0, found)
+
+
+def see_nothing(one: One, tx: Transaction) -> object:
+    """A listing shows the end of both pilots, each of a submission of its own."""
+    director = CeDirector("none", IterationOrders("el9"))
+    rest = ("none", SubmissionPhase.RELEASED, 1, "7", "1", None, "", 1.0, 0, "", None)
+    observations = [
+        Observation(
+            PilotSubmissionRow(number, f"s{number}", *rest),
+            [ListedTask(f"s{number}", 0, f"7.{number}", NativeState.ENDED, "ended", "", "n1")],
+        )
+        for number in (1, 2)
+    ]
+    comparison = ListingComparison(BatchListing("1"), 500.0, frozenset(("s1", "s2")), (), observations)
+    return observe_some(director, one.pool, tx, comparison, observations, 500.0)
+
+
+@pytest.mark.parametrize(
+    "take",
+    [
+        stall,
+        lambda one, tx: leases.expire(one.pool, tx, 500.0, [PilotId(1), PilotId(2)]),
+        see_nothing,
+    ],
+)
+def test_jobs_of_several_pilots_are_taken_in_the_order_of_ids(
+    race: Race, pair: tuple[One, One], take: Callable[[One, Transaction], object]
+) -> None:
+    """The first pilot has the second job. A person changes both jobs meanwhile."""
+    offered(pair[0])
+    pair[0].do(lambda tx: tx.connection.execute("UPDATE jobs SET state = 'Running'"))
+    pair[0].do(lambda tx: tx.connection.execute("UPDATE pilots SET server = 'b', started = 1.0"))
+    check(race, pair, "jobs", lambda tx: take(pair[1], tx))
+    rows = pair[0].do(lambda tx: tx.connection.execute("SELECT state FROM jobs").fetchall())
+    assert "Running" not in {row[0] for row in rows}
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,12 @@ The table of core/pilots/handover.py decides on the next step of each.
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 
 from pilotage.core.ids import PilotId
 from pilotage.core.pilots.handover import Action
 from pilotage.core.policy import Ce
-from pilotage.outside.batch.submission import BatchListing, ListedTask, cluster_of
+from pilotage.outside.batch.submission import BatchListing, ListedTask, NativeState, cluster_of
 from pilotage.services.director import listed_tasks
 from pilotage.services.director.ce_director import CeDirector
 from pilotage.services.director.listing_comparison import ListingComparison, Observation, stamps_of
@@ -18,7 +18,8 @@ from pilotage.services.director.next_step import Listed, take_step, watch_releas
 from pilotage.services.director.submissions import BatchSteps
 from pilotage.services.pool.state import Pool
 from pilotage.store.engine.connection import Connection
-from pilotage.store.tables import ces, pilot_submissions, pilots
+from pilotage.store.tables import ces, jobs, pilot_submissions, pilots
+from pilotage.store.tables.pilots import PilotRow
 from pilotage.store.writer.transaction import Transaction
 
 KILL_RECHECK = 5.0
@@ -81,12 +82,12 @@ def observe_some(
     memory = director.memory
     memory.restore(tx)
     release, cancel, unwanted = [], [], []
+    members_of = _lock_members(tx, observations)
     for observation in observations:
-        row = observation.row
+        row, members = observation.row, members_of[observation.row.stamp]
         # The next comparison finds out whether a further observation is needed.
         tx.delete(director.unchanged, row.stamp)
         ours, others = listed_tasks.without_doubles(row, observation.tasks)
-        members = pilots.of_submission(tx.connection, stamps_of(observation))
         unwanted += [*others, *listed_tasks.killed_tasks(members, ours)]
         listed_tasks.note_batch_ids(pool, tx, members, ours)
         listed_tasks.note_cores(tx, row, members, ours, comparison.listed)
@@ -103,6 +104,20 @@ def observe_some(
             cancel.append(row.stamp)
     memory.store(tx)
     return BatchSteps(tuple(release), tuple(cancel), tuple(unwanted))
+
+
+def _lock_members(tx: Transaction, observations: Sequence[Observation]) -> Mapping[str, Sequence[PilotRow]]:
+    """The live pilots to observe, by submission. Locks all of them, then the jobs of absent ones, by id."""
+    stamps = [stamp for observation in observations for stamp in stamps_of(observation)]
+    members: dict[str, list[PilotRow]] = {observation.row.stamp: [] for observation in observations}
+    for pilot in pilots.of_submission(tx.connection, stamps):
+        members[pilot.submission_stamp].append(pilot)
+    absent = list[PilotId]()
+    for observation in observations:
+        there = {task.index for task in observation.tasks if task.state is not NativeState.ENDED}
+        absent += [pilot.id for pilot in members[observation.row.stamp] if pilot.idx not in there]
+    jobs.of_pilots(tx.connection, absent)
+    return members
 
 
 def is_noted(director: CeDirector, comparison: ListingComparison) -> bool:

@@ -117,11 +117,10 @@ def decide_changes(tx: Transaction, ids: Sequence[int]) -> int:
             )
         if complete and submissions[change.submission]:
             decided.append(id_)
-    chains.save_conditions(tx.connection, decisions.conditions)
     chains.delete_changes(tx.connection, decided)
     chains.add_changes(tx.connection, decisions.further)
+    decide_gates(tx, decisions.gates, decisions.conditions)
     parallel_limits.unsettle(tx.connection, submissions)
-    decide_gates(tx, decisions.gates)
     return len(changes)
 
 
@@ -176,13 +175,16 @@ def decide_on_gone_parents(tx: Transaction, rows: Iterable[ConditionRow]) -> Non
         outlook = outlook_of_job(RunAfter(row.condition), JobState.DELETED)
         parent = f"job {row.parent_job}" if row.parent_job else f"submission {row.parent_submission}"
         decisions.add(row, outlook, f"{parent} is gone")
-    chains.save_conditions(tx.connection, decisions.conditions)
-    decide_gates(tx, decisions.gates)
+    decide_gates(tx, decisions.gates, decisions.conditions)
 
 
-def decide_gates(tx: Transaction, keys: set[GateKey]) -> None:
-    """Set the outlooks of gates by their conditions. A gate without a condition opens."""
+def decide_gates(tx: Transaction, keys: set[GateKey], decided: Sequence[ConditionState] = ()) -> None:
+    """Set the outlooks of gates by their conditions. A gate without a condition opens.
+
+    `decided`: new outlooks of their conditions. Gates are locked before conditions, as by the deletion of both.
+    """
     gates = chains.gates(tx.connection, keys)
+    chains.save_conditions(tx.connection, decided)
     of_gates: dict[GateKey, list[ConditionRow]] = {key: [] for key in gates}
     for row in chains.conditions_of(tx.connection, gates.keys()) if gates else ():
         of_gates[row.gate].append(row)
@@ -224,6 +226,8 @@ def move_dependants(pool: Pool, tx: Transaction, keys: Sequence[GateKey], now: f
             if not gate.job and len(ids) == FAN_OUT
         ],
     )
+    # Limits are locked last.
+    parallel_limits.unsettle(tx.connection, {gate.submission for gate, _ in locked})
     moves.write()
     return len(unsettled)
 
@@ -263,7 +267,6 @@ def _move(
 ) -> None:
     connection = moves.tx.connection
     limited = parallel_limits.limited(connection, {gate.submission for gate, _ in gates})
-    parallel_limits.unsettle(connection, limited)
     for gate, ids in gates:
         outlook = Outlook(gate.outlook)
         for id_ in ids:

@@ -7,7 +7,8 @@ submission fit the same pilots, it does not matter which of them wait.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from pilotage.core.errors import Conflict, InvalidInput, NotFound
 from pilotage.core.ids import JobId, SubmissionId
@@ -17,7 +18,7 @@ from pilotage.services.jobs.transitions import JobTransitions
 from pilotage.services.pool.state import Pool
 from pilotage.services.submission.gates import EVERYBODY
 from pilotage.store.engine.connection import Connection
-from pilotage.store.tables import chains, chunks, job_counts, jobs, listing, parallel_limits, submissions
+from pilotage.store.tables import chains, chunks, job_counts, listing, parallel_limits, submissions
 from pilotage.store.tables.selections import JobSelection
 from pilotage.store.writer.transaction import Transaction
 
@@ -31,56 +32,69 @@ WITH_PLACE = CONFIRMED | {JobState.WAITING, JobState.MATCHED, JobState.RESCHEDUL
 def move_jobs(pool: Pool, tx: Transaction, limits: Sequence[int], now: float) -> int:
     """Let jobs of these submissions take free places, or leave places that the limit forbids.
 
-    Returns the number of submissions.
+    Returns the number of submissions. A limit whose jobs change meanwhile stays for the next call.
     """
+    connection = tx.connection
     moves = JobTransitions(pool, tx, now, pool.event_batch(now, ACTOR))
-    for submission in limits:
-        limit = parallel_limits.find(tx.connection, submission, lock=True)
-        if limit is None or limit.settled:
-            continue
-        gate = chains.GateKey(SubmissionId(submission), chains.WHOLE)
-        closed = bool(chains.gates(tx.connection, {gate}, lock=""))
-        # The gate's last jobs unsettle the limit again.
-        if closed or _move(moves, submission, limit.running):
-            parallel_limits.settle(tx.connection, submission)
+    # Jobs are locked before limits, as by people who let a job wait again.
+    moves.load([job for part in _moving(tx, limits, lock=False) for job in part.jobs])
+    for part in _moving(tx, limits, lock=True):
+        locked = [moves.rows[job] for job in part.jobs if job in moves.rows]
+        rows = [job for job in locked if job.state is part.leave]
+        if part.leave is JobState.BLOCKED:
+            # The end of a marked job is told in its transaction.
+            chains.mark_jobs(connection, [job.id for job in rows])
+        for job in rows:
+            if part.leave is JobState.BLOCKED:
+                moves.requeue(job, "unblocked")
+            else:
+                moves.block(job, "blocked")
+        if part.is_last and len(rows) == len(part.jobs):
+            parallel_limits.settle(connection, part.submission)
     moves.write()
     return len(limits)
 
 
-def _move(moves: JobTransitions, submission: int, running: int) -> bool:
-    """Whether nothing is left to move."""
-    used = places_used(moves.tx.connection, submission)
-    room = running - used if running else AT_ONCE
+class _Part(NamedTuple):
+    """The next jobs of a submission that have to move."""
+
+    submission: int
+    leave: JobState
+    """The state that they leave: Blocked jobs take places, and waiting jobs leave theirs."""
+    jobs: Sequence[JobId]
+    is_last: bool
+    """Nothing is left to move after them."""
+
+
+def _moving(tx: Transaction, submissions: Sequence[int], *, lock: bool) -> Iterator[_Part]:
+    """The jobs that have to move now. `lock`: no other server moves jobs of these limits meanwhile."""
+    for submission in sorted(submissions):
+        limit = parallel_limits.find(tx.connection, submission, lock=lock)
+        if limit is None or limit.settled:
+            continue
+        gate = chains.GateKey(SubmissionId(submission), chains.WHOLE)
+        if chains.gates(tx.connection, {gate}, lock=""):
+            # The gate's last jobs unsettle the limit again.
+            yield _Part(submission, JobState.BLOCKED, (), is_last=True)
+        else:
+            yield _next_jobs(tx.connection, submission, limit.running)
+
+
+def _next_jobs(connection: Connection, submission: int, running: int) -> _Part:
+    room = running - places_used(connection, submission) if running else AT_ONCE
     asked = min(abs(room), AT_ONCE)
+    leave = JobState.BLOCKED if room > 0 else JobState.WAITING
+    selection = JobSelection(submission=submission, states=[leave])
     if not asked:
-        return True
-    moved = (_give_places if room > 0 else _take_places)(moves, submission, asked)
-    return moved is None or (bool(running) and moved == abs(room))
-
-
-def _give_places(moves: JobTransitions, submission: int, most: int) -> int | None:
-    """Let Blocked jobs wait for a pilot. Returns their number; None: no other job is Blocked."""
-    connection = moves.tx.connection
-    blocked = JobSelection(submission=submission, states=[JobState.BLOCKED])
-    ids = [JobId(job) for job in listing.job_ids(connection, blocked, EVERYBODY, 0, most)]
-    rows = [job for job in jobs.by_ids(connection, ids).values() if job.state is JobState.BLOCKED]
-    # The end of a marked job is told in its transaction.
-    chains.mark_jobs(connection, [job.id for job in rows])
-    for job in rows:
-        moves.requeue(job, "unblocked")
-    return len(rows) if len(ids) == most else None
-
-
-def _take_places(moves: JobTransitions, submission: int, most: int) -> int | None:
-    """Let the last waiting jobs be Blocked again. Returns their number; None: no other job waits."""
-    connection = moves.tx.connection
-    waiting = JobSelection(submission=submission, states=[JobState.WAITING])
-    page = listing.job_rows(connection, waiting, EVERYBODY, 0, most, newest=True)
-    ids = sorted(JobId(row.id) for row in page)
-    rows = [job for job in jobs.by_ids(connection, ids).values() if job.state is JobState.WAITING]
-    for job in rows:
-        moves.block(job, "blocked")
-    return len(rows) if len(ids) == most else None
+        ids = []
+    elif room > 0:
+        ids = [JobId(job) for job in listing.job_ids(connection, selection, EVERYBODY, 0, asked)]
+    else:
+        # The last waiting jobs are Blocked again.
+        page = listing.job_rows(connection, selection, EVERYBODY, 0, asked, newest=True)
+        ids = sorted(JobId(row.id) for row in page)
+    is_last = len(ids) < asked or (bool(running) and asked == abs(room))
+    return _Part(submission, leave, ids, is_last=is_last)
 
 
 def places_used(connection: Connection, submission: int) -> int:

@@ -161,13 +161,13 @@ def over(peers: Peers, tx: Transaction, now: float) -> list[PilotId]:
 
 def expire(pool: Pool, tx: Transaction, now: float, gone: Sequence[PilotId] | None = None) -> int:
     """End pilots whose lease is over and take their jobs; how many. `gone`: of these alone, else of all."""
-    ended = 0
-    for pilot in over(pool.peers, tx, now) if gone is None else gone:
-        row = pilots.lock_expired(tx.connection, pilot, now, pool.peers.server)
-        if row is not None:
-            end_silent_pilot(pool, tx, row, PilotEnd.LEASE_OVER, LEASE_OVER, now)
-            ended += 1
-    return ended
+    asked = over(pool.peers, tx, now) if gone is None else gone
+    locked = [pilots.lock_expired(tx.connection, pilot, now, pool.peers.server) for pilot in asked]
+    rows = [row for row in locked if row is not None]
+    jobs.of_pilots(tx.connection, [row.id for row in rows])
+    for row in rows:
+        end_silent_pilot(pool, tx, row, PilotEnd.LEASE_OVER, LEASE_OVER, now)
+    return len(rows)
 
 
 def lapsing(pool: Pool, now: float) -> list[PilotId]:
@@ -298,8 +298,8 @@ def note_stalled(pool: Pool, tx: Transaction, now: float, of: Sequence[PilotId] 
     moves = JobTransitions(pool, tx, now, pool.event_batch(now, "server"))
     for pilot in stalling:
         tx.add(pool.pilots.stalled, pilot)
-        for job in jobs.of_pilot(tx.connection, pilot):
-            if job.state is JobState.RUNNING:
-                moves.move(job, "stalled", JobState.STALLED, f"pilot {pilot} is silent")
+    for job in jobs.of_pilots(tx.connection, stalling):
+        if job.state is JobState.RUNNING:
+            moves.move(job, "stalled", JobState.STALLED, f"pilot {job.pilot} is silent")
     moves.write()
     return len(stalling)

@@ -23,7 +23,7 @@ from pilotage.core.policy import Policy
 from pilotage.core.queues.identity import QueueIdentity, cpu_bucket, size_bucket, wall_bucket
 from pilotage.core.trace_context import untraced
 from pilotage.services.pool.state import Pool
-from pilotage.services.submission.gates import check_parents, insert_whole_gate
+from pilotage.services.submission.gates import check_parents, insert_whole_gate, lock_parents
 from pilotage.services.submission.job_creation import ChunkRows, cut, files_named
 from pilotage.services.submission.mails import insert_mails
 from pilotage.services.submission.quota import check_room, jobs_of
@@ -280,6 +280,7 @@ def begin(
         )
     expected = prepared.count if state == rows.STAGED else prepared.expected
     use_inputs(tx, prepared.owner, prepared.inputs, now)
+    lock_parents(tx, prepared.description)
     queue = rows.get_or_insert_queue(tx.connection, prepared.identity, now)
     pool.ids.rewind_on_rollback(tx)
     first = JobId(pool.ids.jobs.run(expected or 0))

@@ -178,6 +178,12 @@ def _watch(pool: Pool, tx: Transaction, states: Iterable[_ParentState]) -> None:
         pool.jobs.dependants_due()
 
 
+def lock_parents(tx: Transaction, description: JobDescription) -> None:
+    """Lock the parents that are jobs before the queue, as by people who let a job wait again."""
+    parents = {dependency.parent.job for dependency in description.dependencies}
+    chains.facts_of_jobs(tx.connection, sorted(parents - {0}))
+
+
 def _shared(tx: Transaction, dependencies: Sequence[Dependency], owner: str) -> list[_ParentState]:
     """The dependencies as their parents stand. Locks the parents that are jobs.
 

@@ -81,13 +81,21 @@ def _select_hot(connection: Connection, ids: Sequence[int], for_update: bool) ->
     return {values[0]: _to_job(values) for values in rows}
 
 
-@hint("the ids of its jobs; each job is locked and looked at again")
 def of_pilot(connection: Connection, pilot: PilotId, *, for_update: bool = True) -> list[JobRow]:
     """The jobs offered to or held by a pilot, by id. `for_update`: see `by_ids`."""
-    row = connection.execute("SELECT jobs FROM pilots WHERE id = ?", (pilot,)).fetchone()
-    offered = json.loads(row[0]) if row else []
+    return of_pilots(connection, [pilot], for_update=for_update)
+
+
+@hint("the ids of their jobs; each job is locked and looked at again")
+def of_pilots(connection: Connection, pilots: Sequence[PilotId], *, for_update: bool = True) -> list[JobRow]:
+    """The jobs offered to or held by pilots, by id. A transaction that takes jobs of several pilots locks all first."""
+    if not pilots:
+        return []
+    condition, value = in_list(connection, "id", pilots)
+    lists = connection.execute(f"SELECT jobs FROM pilots WHERE {condition}", (value,))
+    offered = sorted({job for row in lists for job in json.loads(row[0])})
     rows = by_ids(connection, offered, for_update=for_update) if offered else {}
-    return [rows[job] for job in sorted(rows) if rows[job].pilot == pilot]
+    return [rows[job] for job in sorted(rows) if rows[job].pilot in pilots]
 
 
 @hint("the pilot is told to leave, and leaves after its job")
