@@ -11,21 +11,26 @@ import functools
 import re
 import sys
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
 from pilotage.store.engine.decisions import GUARDS, MARKS, UNCHANGING, Mark
 from pilotage.store.postgresql.connection import PostgresqlConnection
+from tests.lock_order import LockOrder
 
 WATCHED = ("/pilotage/store/tables/", "/pilotage/store/cluster/")
 BELOW = ("/pilotage/store/engine/", "/pilotage/store/postgresql/", "/tests/decision_guard.py")
 """Frames between a connection and the function that has executed the statement."""
 
+_INNER = re.compile(r"\([^()]*\)")
 _TABLE = re.compile(r"\b(FROM|JOIN|UPDATE|INTO|USING)\s+(?:ONLY\s+)?([a-z_]+)")
 _LOCK = re.compile(r"\bFOR (?:NO KEY UPDATE|UPDATE|KEY SHARE|SHARE)\b")
 
-_held: weakref.WeakKeyDictionary[Any, set[str]] = weakref.WeakKeyDictionary()
+_held: weakref.WeakKeyDictionary[Any, dict[str, int]] = weakref.WeakKeyDictionary()
+"""The tables with rows that a transaction has locked or written, with the strength of the locks; -1: only new rows."""
+orders = LockOrder()
+"""The orders of locks in all watched transactions of this process."""
 _violations: list[str] = []
 _active = False
 _installed = False
@@ -45,10 +50,22 @@ def parsed(sql: str) -> Statement:
     """The parts of a statement that the guard looks at."""
     words = sql.split(None, 1)
     verb = words[0].upper() if words else ""
-    tables = tuple(dict.fromkeys(name for _, name in _TABLE.findall(sql) if name in _known()))
+    tables = _tables(sql)
     if verb == "WITH":
         verb = next((v for v in ("UPDATE", "DELETE", "INSERT") if re.search(rf"\b{v}\b", sql)), "SELECT")
-    return Statement(verb, tables[0] if tables else "", tables, bool(_LOCK.search(sql)))
+    outer = (*_tables(_without_inner(sql)), *tables)
+    return Statement(verb, outer[0] if outer else "", tables, bool(_LOCK.search(sql)))
+
+
+def _tables(sql: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name for _, name in _TABLE.findall(sql) if name in _known()))
+
+
+def _without_inner(sql: str) -> str:
+    """The statement without its subqueries: they lock nothing, since a lock is of the outer tables."""
+    while (outer := _INNER.sub("", sql)) != sql:
+        sql = outer
+    return sql
 
 
 @functools.cache
@@ -65,7 +82,7 @@ def check(connection: Any, sql: str) -> None:
     statement = parsed(sql)
     if not statement.table:
         return
-    held = _held.setdefault(connection, set())
+    held = _held.setdefault(connection, {})
     functions, caller = _store_frames(sys._getframe(2))
     if functions and caller is not None:
         marks = [mark for code in functions if (mark := MARKS.get(code)) is not None]
@@ -73,11 +90,12 @@ def check(connection: Any, sql: str) -> None:
         if broken:
             place = f"{functions[-1].co_filename.rpartition('/pilotage/')[2]}:{functions[-1].co_name}"
             _violations.append(f"{place} {broken}, called by {caller}: {' '.join(sql.split())[:150]}")
+    orders.note(held, statement.verb, statement.table, sql, caller or "a test")
     if statement.locks or statement.verb != "SELECT":
-        held.add(statement.table)
+        held.setdefault(statement.table, -1)
 
 
-def problem(statement: Statement, held: set[str], marks: Iterable[Mark]) -> str:
+def problem(statement: Statement, held: Collection[str], marks: Iterable[Mark]) -> str:
     kinds = {mark.kind for mark in marks}
     if statement.verb == "SELECT":
         if statement.locks or kinds & {"decision", "hint", "overwrites"}:
@@ -91,8 +109,8 @@ def problem(statement: Statement, held: set[str], marks: Iterable[Mark]) -> str:
     return ""
 
 
-def _is_held(table: str, held: set[str]) -> bool:
-    return table in held or not held.isdisjoint(GUARDS.get(table, ()))
+def _is_held(table: str, held: Collection[str]) -> bool:
+    return table in held or any(guard in held for guard in GUARDS.get(table, ()))
 
 
 def _store_frames(frame: FrameType | None) -> tuple[list[CodeType], str | None]:
@@ -136,7 +154,7 @@ def install() -> None:
     begin = PostgresqlConnection.begin
 
     def forgetting(self: PostgresqlConnection) -> None:
-        _held[self] = set()
+        _held[self] = {}
         begin(self)
 
     setattr(PostgresqlConnection, "begin", forgetting)  # noqa: B010

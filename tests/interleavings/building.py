@@ -41,6 +41,7 @@ from pilotage.wire.submissions import (
     SUBMIT,
     OpenRequest,
 )
+from tests.interleavings import outside
 from tests.interleavings.duties import cycle
 from tests.interleavings.paper import PaperAgent, PaperPilot, finished, references
 from tests.interleavings.server import SERVERS, PairServer, VirtualClock, Work, call
@@ -147,6 +148,7 @@ def _make_data(builder: _Builder) -> None:
     do(add_block("open", complete=False))
     do(add_block("b0", dataset="/old"))
     do(call(CLOSE_DATASET, DataSetChange("/old")))
+    outside.follow_data(builder.server)
 
 
 def _make_jobs(builder: _Builder) -> None:
@@ -177,14 +179,15 @@ def _make_jobs(builder: _Builder) -> None:
     builder.submit("child", after_ok=[str(job) for job in parents.values()])
     builder.submit("child of all", after_ok=[f"s:{world.submissions['parent']}"])
     builder.submit("limited", 3, parallel=1)
+    builder.submit("limited too", 3, parallel=1)
     builder.submit("of bob", 2, user="bob")
     builder.submit("of a rare kind", user="bob", memory=9000)
     server.do(acting("kill", world.jobs["of a rare kind"]))
     builder.submit("mother")
     builder.submit("daughter", after=[str(world.jobs["mother"])])
-    builder.submit("daughter of all", after_ok=[f"s:{world.submissions['mother']}"])
+    builder.submit("daughter of all", after_ok=[f"s:{world.submissions['mother']}"], parallel=2)
     builder.submit("held")
-    server.do(acting("hold", world.jobs["held"]))
+    server.do(acting("hold", world.jobs["held"], world.jobs["limited too"]))
     opened_one = server.do(
         call(OPEN_SUBMISSION, OpenRequest({"executable": "/bin/true"}, ["x"], "key"), group="physics")
     )
@@ -259,7 +262,7 @@ def _leave_work(builder: _Builder) -> None:
     remove = ReplicasChange("/data", "b4", remove=["B"])
     server.do(call(CHANGE_REPLICAS, remove))
     server.do(call(ABORT_REQUEST, RequestChange("test"), world.requests["doomed"]))
-    server.do(acting("kill", world.jobs["mother"]))
+    server.do(acting("kill", world.jobs["mother"], world.jobs["limited too"] + 1))
     paper = world.pilots["half"]
     server.do(paper.message(finishes=[finished(paper.offers[-1])], holding=references(*paper.offers[:-1])))
     _leave_staged(builder)
@@ -284,10 +287,10 @@ def _make_due(world: World) -> None:
     """What duties have to do now: nobody has done it yet."""
     past = (world.clock.now - 100,)
     for sql in (
-        "UPDATE pilots SET lease_until = %s WHERE stamp = 'lost'",
-        "UPDATE pilots SET taken_at = %s WHERE stamp = 'sleeper'",
+        "UPDATE pilots SET lease_until = %s WHERE stamp = 'lost/0'",
+        "UPDATE pilots SET taken_at = %s WHERE stamp = 'sleeper/0'",
         "UPDATE jobs SET started = %s WHERE state = 'Matched' AND pilot_id ="
-        " (SELECT id FROM pilots WHERE stamp = 'sleeper')",
+        " (SELECT id FROM pilots WHERE stamp = 'sleeper/0')",
         "UPDATE jobs SET not_before = %s WHERE state = 'Rescheduled'",
         "UPDATE agents SET lease_until = %s WHERE name = 'two'",
         "UPDATE submissions SET touched = %s WHERE id IN"

@@ -30,6 +30,7 @@ from pilotage.server.duties.roll_up import RollUpDuty
 from pilotage.server.duties.shares import ShareDuty
 from pilotage.server.duties.wait_reasons import ReasonDuty
 from pilotage.services.pool.database_peers import DatabasePeers
+from tests.interleavings import outside
 from tests.interleavings.server import PairServer, Work
 
 Make = Callable[[PairServer], Duty]
@@ -91,6 +92,10 @@ BESIDE_WORK: Final[Mapping[str, Make]] = {
     "intervals": _of(IntervalDuty),
     "shares": _of(ShareDuty),
     "costs": lambda server: CostDuty(server.context, None),
+    "director": outside.director,
+    "batch CEs": outside.ces,
+    "catalogues": outside.catalogues,
+    "registrations": outside.registrations,
 }
 """Duties of one server at a time that no work waits for."""
 ALL: Final[Mapping[str, Make]] = {**OF_EACH, **WITH_LEASE, **BESIDE_WORK}
@@ -100,6 +105,6 @@ def cycle(name: str) -> Work:
     """One cycle of a duty, as of a server that has its lease."""
 
     async def run(server: PairServer) -> None:
-        await ALL[name](server).cycle()
+        await outside.run(ALL[name](server))
 
     return Work(f"duty {name}", run)

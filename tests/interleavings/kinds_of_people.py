@@ -42,10 +42,12 @@ def _submit(count: int = 1, user: str = "alice", **fields: Any) -> Kind:
     return lambda world: call(SUBMIT, submission(count, **fields), user=user, group="physics")
 
 
-def _submit_after(condition: str, parent: str, *, whole: bool = False) -> Kind:
+def _submit_after(
+    condition: str, parent: str, *, whole: bool = False, user: str = "alice", **fields: Any
+) -> Kind:
     def made(world: World) -> Work:
         parents = [f"s:{world.submissions[parent]}" if whole else str(world.jobs[parent])]
-        return call(SUBMIT, submission(1, **{condition: parents}), group="physics")
+        return call(SUBMIT, submission(1, **{condition: parents}, **fields), user=user, group="physics")
 
     return made
 
@@ -101,6 +103,7 @@ OF_JOBS: Final[Mapping[str, Kind]] = {
     "submit as bob": _submit(2, user="bob"),
     "submit to an empty queue": _submit(1, user="bob", memory=9000),
     "submit after a job": _submit_after("after_ok", "parent"),
+    "submit after a job to an empty queue": _submit_after("after", "of a rare kind", user="bob", memory=9000),
     "submit after a running job": _submit_after("after", "running"),
     "submit after a submission": _submit_after("after_ok", "parent", whole=True),
     "submit with a limit": _submit(3, parallel=2),
@@ -115,7 +118,7 @@ OF_JOBS: Final[Mapping[str, Kind]] = {
     "kill": _act("kill", "parent", "running", "offered"),
     "kill all": _all("kill"),
     "hold": _act("hold", "parent", "limited"),
-    "release": _act("release", "held"),
+    "release": _act("release", "held", "limited too"),
     "reschedule": _act("reschedule", "failed", "killed", "mother", "of a rare kind"),
     "reschedule all": _all("reschedule"),
     "redo": _act("redo", "done", "failed"),

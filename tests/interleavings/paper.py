@@ -6,11 +6,12 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
+from pilotage.core.pilots.handover import SubmissionPhase
 from pilotage.core.splitting.mask import Mask
 from pilotage.core.splitting.parser import parse_splitting
 from pilotage.core.splitting.split import split
 from pilotage.services.workqueue.splitting import files_page, held_element
-from pilotage.store.tables import agents, element_masks, pilots
+from pilotage.store.tables import agents, element_masks, pilot_submissions, pilots
 from pilotage.store.writer.transaction import Transaction
 from pilotage.wire.agents import (
     JOIN,
@@ -57,10 +58,19 @@ class PaperPilot:
     def intend(self, server: PairServer) -> None:
         """The director stores its intent."""
         site = server.context.pool.policy.ces[self.ce].site
-        intent = pilot_intent(self.stamp, site=site, ce=self.ce, submitted=server.context.clock())
-        intent = intent._replace(processors=64, memory=1_000_000)
-        server.write(lambda tx: pilots.insert(tx.connection, intent))
-        [self.id] = server.write(lambda tx: tx.connection.execute(_ID, (self.stamp,)).fetchone())
+        now = server.context.clock()
+        intent = pilot_intent(self.stamp, site=site, ce=self.ce, submitted=now)
+        intent = intent._replace(stamp=f"{self.stamp}/0", processors=64, memory=1_000_000)
+
+        def store(tx: Transaction) -> None:
+            phase = SubmissionPhase.RELEASED
+            pilot_submissions.insert(
+                tx.connection, stamp=self.stamp, ce=self.ce, phase=phase, pilots=1, now=now
+            )
+            pilots.insert(tx.connection, intent)
+
+        server.write(store)
+        [self.id] = server.write(lambda tx: tx.connection.execute(_ID, (intent.stamp,)).fetchone())
 
     def enrolment(self, nonce: str = "first") -> Work:
         return pilot_call(ENROL, EnrolRequest(self.stamp, 0, nonce, hostname="n1"))

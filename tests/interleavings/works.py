@@ -34,6 +34,10 @@ groups = ["physics"]
 storage = ["/store/A"]
 [sites.B]
 storage = ["/store/B"]
+[catalogues.c]
+type = "rucio"
+[catalogues.c.rucio]
+url = "https://rucio.example.org"
 [requests]
 agent_lease = 300.0
 agent_team = ""

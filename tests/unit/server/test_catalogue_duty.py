@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from pilotage.core.datasets.facts import FileEntry, Replica
-from pilotage.core.errors import Conflict, Forbidden, NotFound, PilotageError, Unreachable
-from pilotage.outside.catalogue.adapter import BlockPlaces, CatalogueBlock, CatalogueContents, OutgoingBlock
+from pilotage.core.errors import Conflict, Forbidden, NotFound, Unreachable
+from pilotage.outside.catalogue.adapter import BlockPlaces, CatalogueBlock, CatalogueContents
 from pilotage.server.duties.catalogue_work import CatalogueWork
 from pilotage.server.duties.catalogues import CatalogueDuty
 from pilotage.server.duties.registrations import RegistrationDuty
@@ -20,6 +20,7 @@ from pilotage.services.catalogue.outputs import WrittenFile
 from pilotage.store.tables import catalogues, datasets, followed_datasets, location_sets, registrations
 from pilotage.store.tables.datasets import BlockRow, DataSetRow
 from pilotage.store.tables.selections import Viewer
+from tests.paper_catalogue import HERE, PaperCatalogue
 from tests.unit.server.duty_pool import Pool
 from tests.unit.services.bench import Bench
 from tests.unit.services.workqueue.queue_bench import POLICY, QueueBench
@@ -33,62 +34,7 @@ retry = 60
 [catalogues.c.rucio]
 url = "https://rucio.example.org"
 """
-HERE = BlockPlaces((Replica("here", "/store"),))
 EVERYBODY = Viewer("", everything=True)
-
-
-class Paper:
-    """A catalogue on paper."""
-
-    def __init__(self) -> None:
-        self.error: PilotageError | None = None
-        self.contents_of = CatalogueContents(True, ())
-        self.places_of: dict[str, BlockPlaces] = {}
-        self.files_of: dict[str, list[FileEntry]] = {}
-        self.greetings = 0
-        self.registered: list[OutgoingBlock] = []
-        self.finished: list[str] = []
-        self.refused: dict[str, PilotageError] = {}
-
-    def add(self, name: str, files: int, *, is_open: bool = False, places: BlockPlaces = HERE) -> None:
-        block = CatalogueBlock(name, is_open, None if is_open else files)
-        kept = tuple(known for known in self.contents_of.blocks if known.name != name)
-        self.contents_of = CatalogueContents(self.contents_of.is_open, (*kept, block))
-        self.files_of[name] = [FileEntry(f"{name}/{number}", 10, 5) for number in range(files)]
-        self.places_of[name] = places
-
-    def close_contents(self) -> None:
-        self.contents_of = self.contents_of._replace(is_open=False)
-
-    def greet(self) -> str:
-        self.greetings += 1
-        if self.error is not None:
-            raise self.error
-        return "paper 1"
-
-    def check(self, name: str) -> None:
-        raise NotImplementedError
-
-    def contents(self, name: str) -> CatalogueContents:
-        assert name == "data:one"
-        return self.contents_of
-
-    def files(self, block: str) -> Sequence[FileEntry]:
-        return self.files_of[block]
-
-    def places(self, blocks: Sequence[str]) -> Mapping[str, BlockPlaces]:
-        return {block: self.places_of[block] for block in blocks if block in self.places_of}
-
-    def register(self, block: OutgoingBlock) -> None:
-        if block.name in self.refused:
-            raise self.refused[block.name]
-        self.registered.append(block)
-
-    def finish(self, collection: str) -> None:
-        self.finished.append(collection)
-
-    def close(self) -> None:
-        pass
 
 
 class Copies:
@@ -97,7 +43,7 @@ class Copies:
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, policy: str = CATALOGUE) -> None:
         self.bench = Bench(folder, POLICY.replace("[requests]", f"{policy}\n[requests]"))
         self.pool = Pool(QueueBench(self.bench), monkeypatch)
-        self.paper = Paper()
+        self.paper = PaperCatalogue()
         self.pool.context.work.catalogues = SimpleNamespace(
             adapter=lambda policy, name: self.paper, close=lambda: None
         )

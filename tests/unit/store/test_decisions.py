@@ -1,6 +1,8 @@
 """The rule of several servers, held over all SQL texts of the store and all places that call them.
 
-`tests/decision_guard.py` holds it over the statements that the suite executes on PostgreSQL.
+`tests/decision_guard.py` holds it over the statements that the suite executes on PostgreSQL. A function of the store
+locks rows of one table, so the order of two tables is not seen here: `tests/lock_order.py` finds it in all kinds of
+transactions.
 """
 
 from __future__ import annotations
