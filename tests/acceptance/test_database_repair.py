@@ -18,7 +18,9 @@ def test_a_wrong_state_is_told_and_mended_while_no_server_runs(tmp_path: Path) -
             database.execute("UPDATE jobs SET ended = NULL WHERE id = ?", (job,))
         told = instance.cli("db", "check")
         assert told.returncode == 1
-        assert f"1 jobs that have ended without a time of it, or have a time and go on: {job}." in told.stdout
+        assert (
+            f"Jobs that have ended without a time of it, or have a time and go on: 1 ({job})." in told.stdout
+        )
         assert "pilotage db check --repair" in told.stderr
         instance.start()
         refused = instance.cli("db", "check", "--repair")

@@ -351,9 +351,9 @@ def test_an_id_that_is_there_twice_is_damage(divided: Any, store: Store) -> None
     )
     found = integrity_check.find_damage(store.readers.connection(), head_revision())
     assert [kind.rows for kind in found] == [
-        "1 jobs that are in history twice: 3",
-        "1 events that are in events twice: 5",
-        "1 submissions whose counters are not the numbers of their jobs: 1",
+        "Jobs that are in history twice: 1 (3)",
+        "Events that are in events twice: 1 (5)",
+        "Submissions whose counters are not the numbers of their jobs: 1 (1)",
     ]
 
 

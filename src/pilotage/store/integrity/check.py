@@ -24,7 +24,7 @@ class Check:
     name: str
     """For people and for the table of repairs."""
     what: str
-    """The rows that break the rule, in the plural. A message has their number before it, and their ids after it."""
+    """The rows that break the rule, in the plural. A message has number and ids after it, so it fits any number."""
     meaning: str
     """The effect of the state, as a sentence for people."""
     sql: Sql | None = None
@@ -71,7 +71,7 @@ class Damage:
     name: str
     """The name of the check; empty: the file as a whole is damaged."""
     rows: str
-    """Such as "2 jobs that wait for nothing: 4, 5"."""
+    """Such as "Jobs that wait for nothing: 2 (4, 5)"."""
     meaning: str = ""
     by_hand: str = ""
 
@@ -90,5 +90,6 @@ def quoted(values: Iterable[str]) -> str:
 
 def describe(check: Check, count: int, examples: Sequence[int] | Sequence[str]) -> Damage:
     more = " ..." if count > len(examples) else ""
-    rows = f"{count:,} {check.what}: {', '.join(map(str, examples))}{more}"
+    what = check.what[:1].upper() + check.what[1:]
+    rows = f"{what}: {count:,} ({', '.join(map(str, examples))}{more})"
     return Damage(check.name, rows, check.meaning, check.by_hand)
