@@ -394,9 +394,13 @@ def test_a_block_that_moves_again_is_not_forgotten(writer: Writer, connection: A
     assert [row.number for row in replicas.moved_blocks(connection, 10)] == [2]
 
 
+@pytest.mark.parametrize("column", ["input_dataset", "further_inputs", "pileup", "output_dataset"])
 def test_a_data_set_in_use_is_not_removed(
-    writer: Writer, connection: Any, make_element: Callable[..., int]
+    writer: Writer, connection: Any, raw: int, make_element: Callable[..., int], column: str
 ) -> None:
+    value = raw if column.endswith("dataset") else json.dumps([7, raw])
+    connection.execute("UPDATE request_steps SET input_dataset = NULL")
+    connection.execute(f"UPDATE request_steps SET {column} = ?", (value,))
     with pytest.raises(Conflict, match="request 1"):
         writer.call(lambda tx: removal.remove(tx, "raw", changer=ADA, now=1.0))
     connection.execute("UPDATE requests SET state = 'completed'")

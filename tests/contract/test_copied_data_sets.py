@@ -77,6 +77,32 @@ def test_a_copy_is_due_when_it_is_asked_for_and_no_more_once_it_was_read(
     assert followed_datasets.counts(connection) == {}
 
 
+@pytest.mark.parametrize("column", ["input_dataset", "further_inputs", "pileup"])
+def test_a_copy_that_unfinished_requests_read_is_due_after_each_period(
+    writer: Writer, connection: WriterConnection, column: str
+) -> None:
+    followed = writer.call(
+        lambda tx: following.follow(tx, POLICY, "c:data:one", owner="ada", group="g", now=1.0)
+    ).id
+    writer.call(lambda tx: following.finish_reading(tx, followed, 2.0, "", closed=False))
+    connection.execute(
+        "INSERT INTO requests (id, name, owner, grp, priority, state, specification, sites, created, changed)"
+        " VALUES (1, 'r', 'ada', 'g', 1, 'acquired', '{}', '[]', 1, 1)"
+    )
+    connection.execute(
+        f"INSERT INTO request_steps (request_id, position, name, type, start_policy, splitting, {column})"
+        " VALUES (1, 0, 's', 'Processing', 'Block', '{}', ?)",
+        (followed if column == "input_dataset" else f"[7, {followed}]",),
+    )
+
+    def due(now: float) -> list[int]:
+        return [row.dataset for row in following.due_of(connection, POLICY, "c", now)]
+
+    assert (due(100.0), due(200.0)) == ([], [followed])
+    connection.execute("UPDATE requests SET state = 'completed'")
+    assert due(200.0) == []
+
+
 def test_a_change_of_a_catalogue_is_told_once(writer: Writer, connection: WriterConnection) -> None:
     def answer(now: float, problem: str = "") -> CatalogueChange | None:
         return writer.call(

@@ -24,14 +24,23 @@ ENDED = (
 )
 
 
+def reads(connection: Connection, dataset: str) -> str:
+    """The condition that a step `s` reads a data set. `dataset`: its id in SQL, which stands there three times."""
+    lists = (
+        f"s.{column} <> '[]' AND {dataset} IN ({json_numbers(connection, f's.{column}')})"
+        for column in ("further_inputs", "pileup")
+    )
+    return f"(s.input_dataset = {dataset} OR {' OR '.join(lists)})"
+
+
 @decision("requests share the lock of their data sets, which the removal holds")
 def requests_using(connection: Connection, dataset: int) -> list[int]:
     """The requests that have not ended, and read or write a data set."""
     rows = connection.execute(
         "SELECT DISTINCT r.id FROM request_steps s JOIN requests r ON r.id = s.request_id"
-        f" WHERE r.state NOT IN ({ENDED}) AND (s.input_dataset = ? OR s.output_dataset = ? OR s.log_dataset = ?"
-        f" OR s.pileup <> '[]' AND ? IN ({json_numbers(connection, 's.pileup')})) ORDER BY r.id",
-        (dataset, dataset, dataset, dataset),
+        f" WHERE r.state NOT IN ({ENDED}) AND (s.output_dataset = ? OR s.log_dataset = ?"
+        f" OR {reads(connection, '?')}) ORDER BY r.id",
+        (dataset,) * 5,
     )
     return [row[0] for row in rows]
 

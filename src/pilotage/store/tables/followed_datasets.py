@@ -7,7 +7,7 @@ from typing import NamedTuple
 from pilotage.store.engine.connection import Connection
 from pilotage.store.engine.decisions import ONE_SERVER, SHOWN, hint, overwrites
 from pilotage.store.engine.rows import columns
-from pilotage.store.tables.dataset_removal import ENDED
+from pilotage.store.tables.dataset_removal import ENDED, reads
 
 
 class FollowedRow(NamedTuple):
@@ -41,10 +41,6 @@ _FOLLOWED = (
     f"SELECT {_COLUMNS} FROM followed_datasets f JOIN datasets d ON d.id = f.dataset_id"
     " WHERE d.removed IS NULL"
 )
-_USED = (
-    "EXISTS (SELECT 1 FROM request_steps s JOIN requests r ON r.id = s.request_id"
-    f" WHERE s.input_dataset = f.dataset_id AND r.state NOT IN ({ENDED}))"
-)
 
 
 def insert(connection: Connection, dataset: int, now: float) -> None:
@@ -77,9 +73,13 @@ def due(
     They were asked for since their last reading, or an unfinished request reads them and it was before `read_before`.
     A data set that was tried since `tried_before` is left out, unless it was asked for after the try.
     """
+    used = (
+        "EXISTS (SELECT 1 FROM request_steps s JOIN requests r ON r.id = s.request_id"
+        f" WHERE {reads(connection, 'f.dataset_id')} AND r.state NOT IN ({ENDED}))"
+    )
     rows = connection.execute(
         f"{_FOLLOWED} AND d.catalogue = ? AND (f.tried IS NULL OR f.tried < ? OR f.asked > f.tried)"
-        f" AND (f.read IS NULL OR f.asked > f.read OR (f.read < ? AND {_USED})) ORDER BY f.asked, f.dataset_id",
+        f" AND (f.read IS NULL OR f.asked > f.read OR (f.read < ? AND {used})) ORDER BY f.asked, f.dataset_id",
         (catalogue, tried_before, read_before),
     )
     return [FollowedRow(*row) for row in rows]
