@@ -12,8 +12,9 @@ from pilotage.core.datasets.facts import ELSEWHERE, FileEntry, Replica
 from pilotage.core.errors import Conflict, Forbidden, IllegalMove, InvalidInput, NotFound, Overloaded
 from pilotage.core.policy import parse
 from pilotage.core.policy.model import JOB_SHARING, NORMAL_USER, PRODUCTION_MANAGEMENT
-from pilotage.core.requests.json_format import stored_steps
+from pilotage.core.requests.json_format import specification_from_text, specification_to_text, stored_steps
 from pilotage.core.requests.parser import parse_mapping
+from pilotage.core.requests.specification import UploadedFile
 from pilotage.core.requests.states import RequestState
 from pilotage.core.requests.step_changes import StepChanges
 from pilotage.services.catalogue import removal
@@ -230,6 +231,24 @@ def test_splitting_and_resources_change_at_assignment(desk: Desk, queue: QueueBe
     assert (program.description.processors, program.description.memory) == (4, 2000)
     with pytest.raises(Conflict, match="splitting and resources of a request in state acquired"):
         assign(row, new)
+
+
+def test_a_failed_request_is_tried_again_only_with_the_files_of_its_programs(desk: Desk) -> None:
+    row, digest = desk.submit(), "a" * 64
+    known = specification_from_text(row.specification)
+    file = UploadedFile("f", digest, 1, executable=False)
+    steps = tuple(replace(step, program=replace(step.program, inputs=(file,))) for step in known.steps)
+    text = specification_to_text(replace(known, steps=steps))
+
+    def execute(sql: str, *values: object) -> Any:
+        return desk.bench.do(lambda tx: tx.connection.execute(sql, values))
+
+    execute("UPDATE requests SET state = 'failed', specification = ?", text)
+    with pytest.raises(InvalidInput, match="too old"):
+        desk.lists(changes.assign, row, SiteLists(), "home")
+    execute("INSERT INTO uploads (owner, digest, size, uploaded) VALUES ('alice', ?, 1, 0)", digest)
+    assert desk.lists(changes.assign, row, SiteLists(), "home").state is R.ASSIGNED
+    assert execute("SELECT uploaded FROM uploads").fetchall() == [(desk.bench.now,)], "retention keeps it"
 
 
 def test_a_paused_request_gives_no_element(desk: Desk, queue: QueueBench) -> None:

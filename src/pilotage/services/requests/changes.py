@@ -22,7 +22,7 @@ from pilotage.core.requests.states import (
 from pilotage.core.requests.step_changes import NO_STEP_CHANGES, RESOURCES, StepChanges
 from pilotage.services.catalogue.removal import check_kept
 from pilotage.services.requests.rights import Actor, request_to_change
-from pilotage.services.requests.submission import approve_and_assign
+from pilotage.services.requests.submission import approve_and_assign, use_uploads
 from pilotage.store.tables import elements, requests
 from pilotage.store.tables.requests import ALL_SITES, RequestRow
 from pilotage.store.writer.transaction import Transaction
@@ -111,9 +111,10 @@ def assign(
     if row.state is RequestState.NEW:
         row = _move(tx, row, RequestState.ASSIGNMENT_APPROVED, change)
     if row.state is RequestState.FAILED:
-        # Nobody kept its data sets meanwhile.
+        # Nobody kept its data sets and the files of its programs meanwhile.
         used = requests.steps_of(tx.connection, number)
         check_kept(tx, {id_ for step in used for id_ in (*step.read, *step.written)})
+        use_uploads(tx, row.owner, specification_from_text(row.specification), change.now)
     else:
         check_editable("team", row.state)
     changed = lists.apply(replace(row, team=team or row.team), policy)

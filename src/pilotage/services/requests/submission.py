@@ -244,7 +244,7 @@ def submit(policy: Policy, tx: Transaction, prepared: PreparedRequest, now: floa
             )
         return known
     _check_quota(policy, connection, prepared.actor.user)
-    _use_uploads(tx, prepared, now)
+    use_uploads(tx, prepared.actor.user, prepared.specification, now)
     row = requests.insert(connection, _new_row(prepared, now))
     _create_steps(policy, tx, row, prepared.specification, now)
     if prepared.actor.manages:
@@ -304,14 +304,12 @@ def _check_quota(policy: Policy, connection: Connection, owner: str) -> None:
         )
 
 
-def _use_uploads(tx: Transaction, prepared: PreparedRequest, now: float) -> None:
+def use_uploads(tx: Transaction, owner: str, request: Specification, now: float) -> None:
     """Mark the uploaded files as used, so that retention keeps them."""
-    digests = sorted(
-        {file.digest for program in prepared.specification.programs.values() for file in program.inputs}
-    )
+    digests = sorted({file.digest for program in request.programs.values() for file in program.inputs})
     if not digests:
         return
-    if submissions.renew_uploads(tx.connection, prepared.actor.user, digests, now) != len(digests):
+    if submissions.renew_uploads(tx.connection, owner, digests, now) != len(digests):
         raise InvalidInput(
             "an uploaded input file was deleted, because it was too old", hint="submit again with the files"
         )
