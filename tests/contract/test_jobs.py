@@ -73,7 +73,7 @@ def test_a_take_is_rebuilt_of_what_is_still_offered(connection: Any) -> None:
         (1, 1, JobState.MATCHED, "[1]"),
         (3, 1, JobState.MATCHED, "[3]"),
     ]
-    assert [row.id for row in jobs.of_pilot(connection, PilotId(1))] == [1, 2, 3, 4]
+    assert [row.id for row in jobs.of_pilots(connection, [PilotId(1)])] == [1, 2, 3, 4]
     assert jobs.having_jobs(connection, pilots.live(connection)) == {1, 2}
     jobs.save_freed(connection, [jobs.FreedJob(JobState.WAITING, None, 0, 0, "", 9, JobId(5))])
     assert jobs.having_jobs(connection, pilots.live(connection)) == {1}

@@ -198,7 +198,7 @@ def _pilots_are_the_rows(bench: Bench, pool: Pool) -> None:
         assert row is not None
         assert replace(pilot, jobs=[]) == replace(row, jobs=[])
     for pilot in pilot_rows.live(bench.connection):
-        held = job_rows.of_pilot(bench.connection, pilot.id)
+        held = job_rows.of_pilots(bench.connection, [pilot.id])
         offered = [job.id for job in held if str(job.state) == "Matched"]
         if offered:
             since = job_rows.offer_times(bench.connection, offered)

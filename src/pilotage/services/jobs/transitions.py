@@ -116,7 +116,7 @@ class JobTransitions:
     def of_pilot(self, pilot: PilotId) -> list[JobRow]:
         """The jobs that are offered to a pilot or held by it."""
         self.write()
-        rows = jobs.of_pilot(self.tx.connection, pilot)
+        rows = jobs.of_pilots(self.tx.connection, [pilot])
         self.rows.update((job.id, job) for job in rows)
         return rows
 

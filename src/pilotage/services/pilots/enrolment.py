@@ -197,7 +197,7 @@ def _send_away(pool: Pool, tx: Transaction, pilot: PilotRow, now: float) -> Enro
 def _supersede(pool: Pool, tx: Transaction, pilot: PilotRow, now: float) -> None:
     """Another program has come with the same secret: a restarted batch job, or a stolen secret."""
     moves = JobTransitions(pool, tx, now, pool.event_batch(now, "server"))
-    for job in jobs.of_pilot(tx.connection, pilot.id):
+    for job in jobs.of_pilots(tx.connection, [pilot.id]):
         moves.free(job, "pilot-superseded", f"pilot {pilot.id} was started again", pilot)
     moves.write()
     record(

@@ -81,16 +81,9 @@ def _select_hot(connection: Connection, ids: Sequence[int], for_update: bool) ->
     return {values[0]: _to_job(values) for values in rows}
 
 
-def of_pilot(connection: Connection, pilot: PilotId, *, for_update: bool = True) -> list[JobRow]:
-    """The jobs offered to or held by a pilot, by id. `for_update`: see `by_ids`."""
-    return of_pilots(connection, [pilot], for_update=for_update)
-
-
 @hint("the ids of their jobs; each job is locked and looked at again")
 def of_pilots(connection: Connection, pilots: Sequence[PilotId], *, for_update: bool = True) -> list[JobRow]:
     """The jobs offered to or held by pilots, by id. A transaction that takes jobs of several pilots locks all first."""
-    if not pilots:
-        return []
     condition, value = in_list(connection, "id", pilots)
     lists = connection.execute(f"SELECT jobs FROM pilots WHERE {condition}", (value,))
     offered = sorted({job for row in lists for job in json.loads(row[0])})
@@ -120,7 +113,7 @@ def _pilots_of_jobs(connection: Connection, offered: Sequence[int]) -> set[Pilot
 @hint("each job is locked and looked at again")
 def of_take(connection: Connection, pilot: PilotId, number: int) -> list[JobRow]:
     """The jobs of one take that are offered and not confirmed, by id."""
-    offered = [job for job in of_pilot(connection, pilot) if job.state is JobState.MATCHED]
+    offered = [job for job in of_pilots(connection, [pilot]) if job.state is JobState.MATCHED]
     numbers = _column_by_id(connection, "take_number", [job.id for job in offered])
     return [job for job in offered if numbers[job.id] == number]
 

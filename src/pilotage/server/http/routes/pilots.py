@@ -87,7 +87,7 @@ def pilot_detail(pilot: limits.Id, context: TheContext, caller: TheCaller) -> Pi
         # An order of a turn names the owner whose turn it is.
         row.leave.partition(":")[0],
         None if row.ended is not None else row.lease_until,
-        [job.id for job in jobs.of_pilot(connection, row.id, for_update=False)]
+        [job.id for job in jobs.of_pilots(connection, [row.id], for_update=False)]
         if caller.viewer().everything
         else [],
         row.pilot_type,
