@@ -152,6 +152,10 @@ class Context:
     def __post_init__(self) -> None:
         self.stop.told.append(self.duties.feed.wake)
 
+    def standing(self, caller: Caller) -> Caller:
+        """The caller of a request that began before, as the rights are now. Raises an error if they have ended."""
+        return self.tokens.issuer.standing(caller, self.pool.policy, self.clock())
+
     async def quick_read(self, query: Callable[[Connection], Answer]) -> Answer:
         """Run a short query on a reader's connection.
 

@@ -19,6 +19,7 @@ from pilotage.core.policy.model import Policy
 from pilotage.outside.identity.model import CodeGrant, IssuerDocuments
 from pilotage.server.daemon_threads import DaemonThreads
 from pilotage.server.outside_calls import OutsideCalls
+from pilotage.server.tokens import CLOCK_SKEW
 
 log = logging.getLogger(__name__)
 
@@ -28,8 +29,6 @@ ALGORITHMS = (
 )
 """Signatures with a public key. Never HS256: a public key must not count as a shared secret."""
 _KEY_TYPES = frozenset({"RSA", "EC", "OKP"})
-CLOCK_SKEW = 60.0
-"""Seconds by which the clock of an issuer may be ahead or behind."""
 KEYS_LAST = 3600.0
 """Seconds after which keys are read again. Until that succeeds, the old ones count."""
 LEAST_PAUSE = 30.0

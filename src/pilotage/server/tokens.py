@@ -2,7 +2,7 @@
 
 Permissions are not part of a token: the policy in force decides them at every request. A user who has been removed
 from the policy can therefore do nothing with an old token. Revocations and keys in force are in memory: a request reads
-no row.
+no row. A token, code or session that was made of another token keeps the instant of its sign-in, and falls with it.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ from pilotage.wire.limits import MAX_INSTANT
 
 ALGORITHM = "HS256"
 LIFETIME = 43200.0
+CLOCK_SKEW = 60.0
+"""Seconds by which the clock of an issuer may be ahead or behind."""
 LONGEST_ADDRESS = 45
 """Characters of an IPv6 address, at most."""
 
@@ -51,6 +53,10 @@ class Caller:
     """The rights of a token of an issuer (`core.identity.claims`); None: all rights of its user."""
     address: str = ""
     """The address that the request comes from."""
+    signed_in: float = 0.0
+    """When these rights were given first. Renewed tokens, codes and sessions keep it; 0: nobody knows."""
+    key: int | None = None
+    """The number of our key that has signed the token; None: an issuer has."""
 
     def at(self, client: tuple[str, int] | None) -> Caller:
         """The caller of a request from this address, which is a text of any length if a proxy has named it."""
@@ -105,10 +111,11 @@ class Issuer:
         home: bool = False,
         number: int | None = None,
         issuer: str = "",
+        signed_in: float | None = None,
     ) -> tuple[str, float]:
         """A new token and its expiry. `home`: for the owner of the home. `number`: its id, if it is recorded.
 
-        `issuer`: the trusted issuer at which the user has signed in.
+        `issuer`: the trusted issuer at which the user has signed in. `signed_in`: of the token that it is made of.
         """
         expires, state = expiry(now, lifetime), self._state()
         claims = {
@@ -123,39 +130,69 @@ class Issuer:
             claims["own"] = True
         if issuer:
             claims["idp"] = issuer
+        if signed_in is not None:
+            claims["auth_time"] = signed_in
         key = self._signing_key(state.keys[state.current].salt)
         return jwt.encode(claims, key, ALGORITHM, headers={"kid": str(state.current)}), expires
 
     def read(self, token: str, policy: Policy, now: float) -> Caller:
         """The caller of a token. Raises `NotAuthenticated` for a bad token, `Forbidden` without its user."""
-        state = self._state()
-        claims = self._decode(token, state, now)
+        key, claims = self._decode(token)
         expires = _instant(claims["exp"])
-        if now >= expires:
+        issued = _instant(claims.get("iat", expires - LIFETIME))
+        caller = Caller(
+            str(claims["sub"]),
+            str(claims.get("grp", "")),
+            frozenset(),
+            expires,
+            expires - issued,
+            claims.get("own") is True,
+            _number(claims.get("jti")),
+            str(claims.get("idp", "")),
+            signed_in=_instant(claims.get("auth_time", issued)),
+            key=key,
+        )
+        return self.standing(caller, policy, now)
+
+    def standing(self, caller: Caller, policy: Policy, now: float) -> Caller:
+        """The caller with the rights of this instant. Raises `NotAuthenticated` or `Forbidden` if they have ended.
+
+        Rights that last longer than one look are decided here at each use: of a token, a code, a session, and of a
+        listener that waits.
+        """
+        state, late = self._state(), CLOCK_SKEW
+        if caller.key is not None:
+            late = 0.0
+            if caller.key not in state.keys or now > state.keys[caller.key].accepted_until:
+                raise _key_was_replaced()
+        if now >= caller.expires + late:
             raise NotAuthenticated(
                 "this token has expired",
                 hint="an administrator makes a new one: `pilotage token create USER --out FILE`",
             )
-        user, group = str(claims["sub"]), str(claims.get("grp", ""))
-        issued = _instant(claims.get("iat", expires - LIFETIME))
-        number = _number(claims.get("jti"))
-        if state.is_revoked(number, user, issued):
-            raise NotAuthenticated("this token was revoked", hint="ask an administrator for a new one")
-        issuer = str(claims.get("idp", ""))
-        if issuer and issuer not in policy.issuers:
+        if state.is_revoked(caller.number, caller.user, caller.signed_in):
             raise NotAuthenticated(
-                f"issuer {issuer} is not trusted any more",
+                f"this token of {caller.user} was revoked",
+                hint=f"sign in at {caller.issuer} again"
+                if caller.issuer
+                else "ask an administrator for a new one",
+            )
+        if caller.issuer and caller.issuer not in policy.issuers:
+            raise NotAuthenticated(
+                f"issuer {caller.issuer} is not trusted any more",
                 hint="`pilotage issuer list` shows the trusted ones",
             )
-        properties, home = policy.properties(user, group), claims.get("own") is True
-        if home:
+        user, properties = policy.users.get(caller.user), policy.properties(caller.user, caller.group)
+        if caller.home:
             properties |= {ADMINISTRATOR}
-        elif user not in policy.users or group not in policy.users[user].groups:
-            raise Forbidden(f"the policy has no user {user} in group {group}", hint="ask an administrator")
-        return Caller(user, group, properties, expires, expires - issued, home, number, issuer)
+        elif user is None or caller.group not in user.groups:
+            raise Forbidden(
+                f"the policy has no user {caller.user} in group {caller.group}", hint="ask an administrator"
+            )
+        return replace(caller, properties=properties)
 
     def foreign_caller(
-        self, issuer: str, claims: Mapping[str, object], policy: Policy, asked_group: str = ""
+        self, issuer: str, claims: Mapping[str, object], policy: Policy, now: float, asked_group: str = ""
     ) -> Caller:
         """The caller of a verified token of a trusted issuer. `asked_group`: the group to work in; empty: the first.
 
@@ -165,19 +202,18 @@ class Issuer:
         group = choose_group(policy, account, asked_group)
         expires = _instant(claims["exp"])
         issued = _instant(claims.get("iat", expires - LIFETIME))
-        if self._state().is_revoked(None, account.user, issued):
-            raise NotAuthenticated(
-                f"the tokens of {account.user} were revoked", hint=f"sign in at {issuer} again"
-            )
-        return Caller(
+        caller = Caller(
             account.user,
             group,
-            policy.properties(account.user, group),
+            frozenset(),
             expires,
             expires - issued,
             issuer=issuer,
             capabilities=read_capabilities(claims),
+            # A token that does not say when it was issued may be older than any revocation.
+            signed_in=_instant(claims.get("iat", 0.0)),
         )
+        return self.standing(caller, policy, now)
 
     def signed_with(self, key: str, token: str, salts: Callable[[str], str]) -> str:
         """The same token, signed with another key in the place of the home's. An invalid signature stays invalid.
@@ -198,15 +234,13 @@ class Issuer:
         other = Issuer(key, self._instance)._signing_key(salts(known.salt))
         return jwt.encode(claims, other, ALGORITHM, headers={"kid": str(number)})
 
-    def _decode(self, token: str, state: TokenState, now: float) -> dict[str, Any]:
-        """The claims of a token with a valid signature."""
+    def _decode(self, token: str) -> tuple[int, dict[str, Any]]:
+        """The number of the key and the claims of a token with a valid signature."""
         try:
             number = _number(jwt.get_unverified_header(token).get("kid"))
-            key = state.keys.get(-1 if number is None else number)
-            if key is None or now > key.accepted_until:
-                raise NotAuthenticated(
-                    "the key of this token was replaced", hint="ask an administrator for a new token"
-                )
+            key = self._state().keys.get(-1 if number is None else number)
+            if number is None or key is None:
+                raise _key_was_replaced()
             claims: dict[str, Any] = jwt.decode(
                 token,
                 self._signing_key(key.salt),
@@ -222,7 +256,7 @@ class Issuer:
             raise NotAuthenticated(
                 "this token is not valid", hint="ask an administrator for a new one"
             ) from None
-        return claims
+        return number, claims
 
     def _signing_key(self, salt: str) -> str:
         """The key that is made of the key in the secrets and a salt in the store: neither alone is enough."""
@@ -231,6 +265,10 @@ class Issuer:
             key = hmac.new(self._key.encode(), salt.encode(), hashlib.sha256).hexdigest()
             self._keys[salt] = key
         return key
+
+
+def _key_was_replaced() -> NotAuthenticated:
+    return NotAuthenticated("the key of this token was replaced", hint="ask an administrator for a new token")
 
 
 def expiry(now: float, lifetime: float) -> float:

@@ -1,8 +1,8 @@
 """The sessions of people's browsers, and the codes that begin one. A restart ends codes; sessions lie in a file too.
 
-A session is bound to the token with which it began. Its own token has the same number, user and group, never leaves
-the server, and is read at each request. So a session ends with that token: when it expires, is revoked, or its user is
-removed from the policy.
+A session is bound to the token with which it began. Its own token has the same number, user, group and instant of the
+sign-in, never leaves the server, and is read at each request. So a session ends with that token: when it expires, is
+revoked, or its user is removed from the policy. A code ends with it too: the same question is asked when it is used.
 """
 
 from __future__ import annotations
@@ -104,14 +104,17 @@ class WebSessions:
         self._codes[caller.user] = code
         return code.text, code.expires
 
-    def redeem(self, text: str, now: float) -> Caller:
-        """The caller to whom a code was given. It works once. Raises NotAuthenticated."""
+    def redeem(self, text: str, standing: Callable[[Caller], Caller], now: float) -> Caller:
+        """The caller to whom a code was given. It works once. Raises NotAuthenticated.
+
+        `standing`: the caller as the rights are now; raises an error if they have ended since.
+        """
         digest = _digest(text)
         for user, code in self._codes.items():
             if _digest(code.text) == digest:
                 del self._codes[user]
                 if now < code.expires:
-                    return code.caller
+                    return standing(code.caller)
                 break
         raise NotAuthenticated(
             "this code was used already, or is older than a minute", hint="`pilotage web` gives another one"
@@ -128,6 +131,7 @@ class WebSessions:
             home=caller.home,
             number=caller.number,
             issuer=caller.issuer,
+            signed_in=caller.signed_in,
         )
         session = WebSession(secrets.token_urlsafe(32), token, secrets.token_urlsafe(32), now)
         digest = _digest(session.key)

@@ -249,7 +249,7 @@ def test_many_callers_look_once() -> None:
 
 def caller_of(claims: dict[str, Any], state: TokenState | None = None) -> Caller:
     kept = state or TokenState()
-    return Issuer("key" * 20, "here", lambda: kept).foreign_caller("iam", claims, parse(TEXT))
+    return Issuer("key" * 20, "here", lambda: kept).foreign_caller("iam", claims, parse(TEXT), NOW)
 
 
 def claims_of(**changes: Any) -> dict[str, Any]:

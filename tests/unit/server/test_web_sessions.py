@@ -48,6 +48,9 @@ class Server:
         token, _ = self.issuer.issue("ada", "g", NOW, lifetime, number=number)
         return self.issuer.read(token, self.policy, NOW)
 
+    def standing(self, caller: Caller) -> Caller:
+        return self.issuer.standing(caller, self.policy, NOW)
+
     def begin(self, **options: float) -> WebSession:
         return self.sessions.begin(self.caller(**options), self.issuer, NOW, self.secrets)  # type: ignore[arg-type]
 
@@ -137,21 +140,21 @@ def test_a_code_works_once_and_for_a_minute(server: Server) -> None:
     code, expires = server.sessions.new_code(server.caller(), NOW, server.secrets)
     assert expires == NOW + CODE_LIFETIME
     with pytest.raises(NotAuthenticated):
-        server.sessions.redeem(code + "x", NOW)
-    assert server.sessions.redeem(code, NOW + CODE_LIFETIME - 1).user == "ada"
+        server.sessions.redeem(code + "x", server.standing, NOW)
+    assert server.sessions.redeem(code, server.standing, NOW + CODE_LIFETIME - 1).user == "ada"
     with pytest.raises(NotAuthenticated, match="used already"):
-        server.sessions.redeem(code, NOW)
+        server.sessions.redeem(code, server.standing, NOW)
     late, _ = server.sessions.new_code(server.caller(), NOW, server.secrets)
     with pytest.raises(NotAuthenticated):
-        server.sessions.redeem(late, NOW + CODE_LIFETIME)
+        server.sessions.redeem(late, server.standing, NOW + CODE_LIFETIME)
 
 
 def test_a_further_code_replaces_the_one_before(server: Server) -> None:
     first, _ = server.sessions.new_code(server.caller(), NOW, server.secrets)
     second, _ = server.sessions.new_code(server.caller(), NOW, server.secrets)
     with pytest.raises(NotAuthenticated):
-        server.sessions.redeem(first, NOW)
-    assert server.sessions.redeem(second, NOW).user == "ada"
+        server.sessions.redeem(first, server.standing, NOW)
+    assert server.sessions.redeem(second, server.standing, NOW).user == "ada"
 
 
 def test_failed_sign_ins_are_limited_by_address_and_for_a_while() -> None:

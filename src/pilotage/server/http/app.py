@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from starlette.responses import JSONResponse
@@ -18,7 +19,7 @@ from pilotage.server import errors
 from pilotage.server.context import Context, identity_of
 from pilotage.server.http.connection_limits import BODY_WITHOUT_TOKEN
 from pilotage.server.http.direct_calls import direct_answer
-from pilotage.server.http.identity import Scope, identify
+from pilotage.server.http.identity import Scope, check_standing, identify
 from pilotage.server.http.pilot_endpoints import ENDPOINTS, MAX_BODY, MAX_TAIL
 from pilotage.server.tokens import Caller
 from pilotage.wire.uploads import MAX_BUNDLE_BYTES
@@ -90,7 +91,8 @@ class Application:
                 await errors.response_for(error)(scope, receive, send)
                 return
             if size != 0:
-                bounded = _BoundedBody(limit, hint, scope, receive, send)
+                check = partial(check_standing, self.context, scope)
+                bounded = _BoundedBody(limit, hint, check, scope, receive, send)
                 receive, send = bounded.receive, bounded.send
             if notice := self._notice(scope):
                 send = _add_notice(notice, send)
@@ -132,11 +134,15 @@ def _build(context: Context) -> FastAPI:
 
 
 class _BoundedBody:
-    """The body of a request; if it exceeds the limit, the request is answered with an error."""
+    """The body of a request. If it exceeds the limit, or its sender's rights end before it, an error is the answer."""
 
-    def __init__(self, limit: int, hint: str, scope: Scope, receive: Receive, send: Send) -> None:
+    def __init__(
+        self, limit: int, hint: str, check: Callable[[], None], scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        """`check`: raises an error if the sender may not send it any more. It is called at the end of the body."""
         self._remaining = self._limit = limit
         self._hint = hint
+        self._check = check
         self._scope = scope
         self._receive = receive
         self._send = send
@@ -145,10 +151,17 @@ class _BoundedBody:
     async def receive(self) -> MutableMapping[str, Any]:
         message = await self._receive()
         self._remaining -= len(message.get("body", b""))
-        if self._remaining >= 0 or self._answer_started:
+        if self._answer_started:
             return message
+        try:
+            if self._remaining < 0:
+                raise TooLarge(f"the body has more than {self._limit} bytes", hint=self._hint)
+            if message["type"] == "http.request" and not message.get("more_body", False):
+                self._check()
+            return message
+        except PilotageError as refusal:
+            error = refusal
         self._refused = True
-        error = TooLarge(f"the body has more than {self._limit} bytes", hint=self._hint)
         await errors.response_for(error)(self._scope, self._receive, self._send)
         return {"type": "http.disconnect"}
 

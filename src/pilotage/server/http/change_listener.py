@@ -19,7 +19,7 @@ async def listen(asked: ChangesQuery, context: Context, caller: Caller) -> Chang
 
     With `wait`, in seconds, the answer comes with the first change or when they are over.
     """
-    viewer, feed = caller.viewer(), context.duties.feed
+    feed = context.duties.feed
     if feed.closed:
         raise Conflict(feed.closed, hint="look at the jobs again and again, or ask another server")
     with feed.listening():
@@ -28,6 +28,7 @@ async def listen(asked: ChangesQuery, context: Context, caller: Caller) -> Chang
         cursor = _usable(context, parse_cursor(asked.after))
         end = context.monotonic() + asked.wait
         while True:
+            viewer = context.standing(caller).viewer()
             with feed.next_change(_awaited(viewer, asked)) as change:
                 shown, cursor, more = await _read(context, cursor, viewer, asked)
                 left = end - context.monotonic()

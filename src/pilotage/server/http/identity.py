@@ -76,8 +76,16 @@ async def _identify_sender(context: Context, path: str, token: str, asked_group:
 async def _identify_foreign(context: Context, token: str, asked_group: str) -> Caller:
     """The caller of a token that a trusted issuer has made for this server."""
     policy = context.pool.policy
-    name, claims = await context.tokens.trusted.claims(policy, token, context.clock(), at_sign_in=False)
-    return context.tokens.issuer.foreign_caller(name, claims, policy, asked_group)
+    now = context.clock()
+    name, claims = await context.tokens.trusted.claims(policy, token, now, at_sign_in=False)
+    return context.tokens.issuer.foreign_caller(name, claims, policy, now, asked_group)
+
+
+def check_standing(context: Context, scope: Scope) -> None:
+    """Read the rights of the sender again. Raises NotAuthenticated or Forbidden if they have ended meanwhile."""
+    identity = scope["state"]["identity"]
+    if isinstance(identity, Caller):
+        scope["state"]["identity"] = context.standing(identity)
 
 
 def check_sender(access: Access, scope: MutableMapping[str, Any]) -> None:

@@ -76,6 +76,7 @@ def revoke_all(connection: Connection, owner: str, now: float, by: str) -> int:
     sql = (
         "INSERT INTO token_cutoffs (owner, issued_until) VALUES (?, ?)"
         " ON CONFLICT (owner) DO UPDATE SET issued_until = excluded.issued_until"
+        " WHERE excluded.issued_until > token_cutoffs.issued_until"
     )
     connection.execute(sql, (owner, now))
     return revoked
@@ -101,7 +102,6 @@ def delete_ended(connection: Connection, before: float) -> None:
     connection.execute(
         "DELETE FROM tokens WHERE expires < ? AND (revoked IS NULL OR revoked < ?)", (before, before)
     )
-    connection.execute("DELETE FROM token_cutoffs WHERE issued_until < ?", (before,))
     connection.execute("DELETE FROM signing_keys WHERE accepted_until < ?", (before,))
 
 

@@ -74,7 +74,7 @@ async def exchange_token(body: TokenExchange, context: TheContext) -> TokenRespo
     pool, now = context.pool, context.clock()
     name, claims = await context.tokens.trusted.claims(pool.policy, body.token, now, at_sign_in=True)
     await _accept_new_user(context, name, claims)
-    caller = context.tokens.issuer.foreign_caller(name, claims, pool.policy, body.group)
+    caller = context.tokens.issuer.foreign_caller(name, claims, pool.policy, now, body.group)
     if caller.capabilities is not None:
         raise Forbidden(
             "a token with scopes of computing cannot be exchanged: the new one would allow more",
@@ -96,7 +96,9 @@ async def exchange_token(body: TokenExchange, context: TheContext) -> TokenRespo
                 issuer=name,
             )
         )
-    token, expires = context.tokens.issuer.issue(user, group, now, lifetime, number=number, issuer=name)
+    token, expires = context.tokens.issuer.issue(
+        user, group, now, lifetime, number=number, issuer=name, signed_in=caller.signed_in
+    )
     return TokenResponse(token, expires, user, group, number or 0)
 
 

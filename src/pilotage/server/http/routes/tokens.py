@@ -149,7 +149,13 @@ async def refresh_token(context: TheContext, caller: TheCaller) -> TokenResponse
         )
     number = caller.number
     token, expires = context.tokens.issuer.issue(
-        caller.user, caller.group, context.clock(), caller.lifetime, home=caller.home, number=number
+        caller.user,
+        caller.group,
+        context.clock(),
+        caller.lifetime,
+        home=caller.home,
+        number=number,
+        signed_in=caller.signed_in,
     )
     if number is not None:
         # A full disk must not lock users out. The end of the row only serves listings.

@@ -69,7 +69,7 @@ async def _sign_in(visit: Visit, code: str, token: str, back: str) -> Response:
 def _caller(visit: Visit, code: str, token: str) -> Caller:
     context = visit.context
     if code:
-        return context.tokens.sessions.redeem(code, context.clock())
+        return context.tokens.sessions.redeem(code, context.standing, context.clock())
     if not token:
         raise InvalidInput("no token was given", hint="`pilotage token create USER` makes one")
     return context.tokens.issuer.read(token, context.pool.policy, context.clock())
