@@ -358,8 +358,8 @@ REFUSED_FORMS = {
     "/ces/enable": {"name": "local"},
     "/sites/drain": {"name": "here", "reason": "try"},
     "/sites/down": {"name": "here", "reason": "try"},
-    "/administration/ban": {"user": "victim", "reason": "try"},
-    "/administration/lift": {"user": "victim"},
+    "/administration/ban": {"user": "victim", "site": "*", "reason": "try"},
+    "/administration/lift": {"user": "victim", "site": "*"},
     "/administration/revoke": {"id": "1"},
     "/administration/policy": {"act": "apply", "text": ""},
 }

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pilotage.wire.jobs import ActionResponse, Selection
 
 DryRunOption = Annotated[bool, CommandOption("Only print the number of jobs")]
-ReasonOption = Annotated[str, CommandOption("Reason to record in the job events", "TEXT")]
+ReasonOption = Annotated[str, CommandOption("Reason to record in the job events", "TEXT", may_be_empty=True)]
 
 PAST = {
     "kill": "killed",

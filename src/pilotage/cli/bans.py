@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from pilotage.wire.bans import BanSummary
 
 UserArgument = Annotated[str, CommandArgument("A user of the policy", "USER")]
-SiteOption = Annotated[str, CommandOption("Only at this site; otherwise at all", "NAME")]
+SiteOption = Annotated[str | None, CommandOption("Only at this site; otherwise at all", "NAME")]
 
 
 @connected
 def ban(
     session: Session,
     user: UserArgument,
-    site: SiteOption = "",
+    site: SiteOption = None,
     until: Annotated[
         str, CommandOption("End of the ban: in 90m, 2h, 3d, or a date; otherwise none", "TIME")
     ] = "",
@@ -39,7 +39,7 @@ def ban(
 
 
 @connected
-def unban(session: Session, user: UserArgument, site: SiteOption = "", reason: ReasonOption = "") -> None:
+def unban(session: Session, user: UserArgument, site: SiteOption = None, reason: ReasonOption = "") -> None:
     """End a ban. Killed jobs stay killed; waiting ones may start there again."""
     with session.client() as client:
         summary = client.lift_ban(user, site=site, reason=reason)

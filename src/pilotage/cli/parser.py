@@ -8,15 +8,21 @@ Declarations do not import click, so that a module of commands stays cheap to im
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
+from functools import cache
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
 
+from pilotage.core.errors import InvalidInput
+
 if TYPE_CHECKING:
     import click
+
+
+OMIT = "omit it, or give it a value"
 
 
 class CommandOption:
@@ -36,7 +42,9 @@ class CommandOption:
         max: int | None = None,
         hidden: bool = False,
         show_default: bool | str = True,
+        may_be_empty: bool = False,
     ) -> None:
+        """`may_be_empty`: an empty text is a value. Otherwise it is refused, as it may be an unset variable."""
         self.names = names.split()
         self.help = help
         self.metavar = metavar
@@ -45,6 +53,7 @@ class CommandOption:
         self.max = max
         self.hidden = hidden
         self.show_default = show_default
+        self.may_be_empty = may_be_empty
 
     def declare(self, name: str, kind: _ParameterType, default: object) -> click.Option:
         """The option for click. `name`: of the parameter that takes its value."""
@@ -65,18 +74,28 @@ class CommandOption:
             show_envvar=self.envvar is not None,
             show_default=self.show_default if not no_value else False,
             hidden=self.hidden,
-            callback=_converter(kind, default),
+            callback=_converter(kind, default, may_be_empty=self.may_be_empty),
         )
 
 
 class CommandArgument:
     """A positional argument of a command; its parameter is a list if there may be several."""
 
-    def __init__(self, help: str, metavar: str, *, min: int | None = None, max: int | None = None) -> None:
+    def __init__(
+        self,
+        help: str,
+        metavar: str,
+        *,
+        min: int | None = None,
+        max: int | None = None,
+        may_be_empty: bool = False,
+    ) -> None:
+        """`may_be_empty`: see `CommandOption`."""
         self.help = help
         self.metavar = metavar
         self.min = min
         self.max = max
+        self.may_be_empty = may_be_empty
 
     def declare(self, name: str, kind: _ParameterType, default: object) -> click.Argument:
         """The argument for click. `name`: of the parameter that takes its value."""
@@ -93,7 +112,7 @@ class CommandArgument:
             **_default(kind, default),
             metavar=f"{shown}..." if kind.many and "..." not in shown else shown,
             help=self.help,
-            callback=_converter(kind, default),
+            callback=_converter(kind, default, may_be_empty=self.may_be_empty),
         )
 
 
@@ -143,10 +162,33 @@ def _value_type(kind: type, least: int | None, most: int | None) -> Any:
     if issubclass(kind, Enum):
         return click.Choice([member.value for member in kind])
     if kind is Path:
-        return click.Path(path_type=Path)
+        return _path_type()
     if kind is int and (least is not None or most is not None):
         return click.IntRange(least, most)
     return kind
+
+
+@cache
+def _path_type() -> click.Path:
+    """The type of paths. An empty one would mean the current folder."""
+    import click
+
+    class GivenPath(click.Path):
+        def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+            if not str(value).strip():
+                raise InvalidInput(f"{_shown(param, ctx)} is empty", hint=OMIT)
+            return super().convert(value, param, ctx)
+
+    return GivenPath(path_type=Path)
+
+
+def _shown(parameter: click.Parameter | None, context: click.Context | None) -> str:
+    """The name of a parameter in messages: `--site`, or `JOB`."""
+    if parameter is None or context is None:
+        return "a path"
+    if parameter.param_type_name == "option":
+        return parameter.opts[-1]
+    return parameter.make_metavar(context)
 
 
 def _default(kind: _ParameterType, default: object) -> dict[str, Any]:
@@ -156,8 +198,28 @@ def _default(kind: _ParameterType, default: object) -> dict[str, Any]:
     return {"default": default.value if isinstance(default, Enum) else default}
 
 
-def _converter(kind: _ParameterType, default: object) -> Callable[[Any, Any, Any], object] | None:
-    """Converts the value of click for a command: to a list, or to None if nothing is given and None is the default."""
-    if kind.many:
-        return lambda context, parameter, values: list(values) or (None if default is None else [])
-    return (lambda context, parameter, value: kind.of(value)) if issubclass(kind.of, Enum) else None
+def _converter(
+    kind: _ParameterType, default: object, *, may_be_empty: bool
+) -> Callable[[Any, Any, Any], object] | None:
+    """Converts the value of click for a command: to a list, or to None if nothing is given and None is the default.
+
+    Refuses an empty text of the command line unless it may be empty.
+    """
+
+    def convert(context: click.Context, parameter: click.Parameter, given: Any) -> object:
+        if not may_be_empty:
+            _refuse_empty(context, parameter, given if kind.many else [given])
+        if kind.many:
+            return list(given) or (None if default is None else [])
+        return kind.of(given) if issubclass(kind.of, Enum) else given
+
+    return convert
+
+
+def _refuse_empty(context: click.Context, parameter: click.Parameter, given: Iterable[Any]) -> None:
+    from click.core import ParameterSource
+
+    if context.get_parameter_source(parameter.name or "") is ParameterSource.COMMANDLINE and not all(
+        str(value).strip() for value in given
+    ):
+        raise InvalidInput(f"{_shown(parameter, context)} is empty", hint=OMIT)

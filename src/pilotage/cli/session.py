@@ -32,7 +32,7 @@ TokenFileOption = Annotated[
     Path | None, CommandOption("Token file; default HOME/token", "FILE", envvar="PILOTAGE_TOKEN_FILE")
 ]
 JsonOption = Annotated[bool, CommandOption("Print one JSON document and nothing else", names="--json")]
-ReasonOption = Annotated[str, CommandOption("Reason to record", "TEXT")]
+ReasonOption = Annotated[str, CommandOption("Reason to record", "TEXT", may_be_empty=True)]
 YesOption = Annotated[bool, CommandOption("Do not ask for confirmation", names="-y --yes")]
 TimeoutOption = Annotated[str, CommandOption("Stop waiting after this time: 90s, 15m, 2h", "TIME")]
 LimitOption = Annotated[

@@ -53,7 +53,7 @@ class SubmitReport:
 @with_option_groups
 def submit(
     session: Session,
-    words: Annotated[list[str], CommandArgument(HELP_COMMAND, "FILE")],
+    words: Annotated[list[str], CommandArgument(HELP_COMMAND, "FILE", may_be_empty=True)],
     job: JobOptions,
     how: SubmitOptions,
 ) -> int | None:

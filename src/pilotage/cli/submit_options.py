@@ -21,7 +21,9 @@ def _repeatable(text: str, metavar: str, *, names: str = "") -> object:
 class JobOptions(OptionGroup):
     """Options that set fields of the job description; None and "" mean not given."""
 
-    name: Annotated[str, CommandOption("Job name; may contain placeholders such as %s", "NAME")] = ""
+    name: Annotated[
+        str, CommandOption("Job name; may contain placeholders such as %s", "NAME", may_be_empty=True)
+    ] = ""
     job_group: Annotated[
         str, CommandOption("Label for selecting the jobs, as --job-group of status", "LABEL")
     ] = ""

@@ -60,7 +60,10 @@ class Shell(StrEnum):
 def completion(
     shell: Annotated[Shell, CommandArgument("Your shell; `words` is for its script", "bash|zsh|fish")],
     words: Annotated[
-        list[str] | None, CommandArgument("After `words --`: the words so far, the last one begun", "[WORDS]")
+        list[str] | None,
+        CommandArgument(
+            "After `words --`: the words so far, the last one begun", "[WORDS]", may_be_empty=True
+        ),
     ] = None,
 ) -> None:
     """Print a script that completes commands, options, ids, CEs and sites in your shell.

@@ -8,7 +8,10 @@ from typing import List, Optional
 from pilotage.wire.call import PERSON, ApiCall
 from pilotage.wire.queries import EndedQuery
 
-from .limits import GivenName, Instant, Message, Name
+from .limits import GivenName, Instant, Message
+
+BannedSite = Optional[GivenName]
+"""None: all sites. An empty name is refused, as of an unset variable: it would ban everywhere."""
 
 
 @dataclass
@@ -16,8 +19,7 @@ class BanRequest:
     """Ban a user: no job of the user starts at the site, and running ones are killed."""
 
     user: GivenName
-    site: Name = ""
-    """Empty: all sites."""
+    site: BannedSite = None
     until: Optional[Instant] = None
     """None: until the ban is lifted."""
     reason: Message = ""
@@ -28,7 +30,7 @@ class BanLift:
     """End a ban."""
 
     user: GivenName
-    site: Name = ""
+    site: BannedSite = None
     reason: Message = ""
 
 

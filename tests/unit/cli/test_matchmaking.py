@@ -170,7 +170,6 @@ def test_bad_ads_are_refused_with_the_file(
         (("match-ce", "no.jdl"), "cannot read"),
         (("match-ce", "1,2"), "'1,2' is no job"),
         (("match-ce", "1-3"), "give the number of one job"),
-        (("match-ce", ""), "'' is no job"),
         (("match-ce", "no.jdl", "--vo", "EGEE"), "--vo goes with --ad"),
         (("match-ce", "-", "--ad", "-"), "standard input"),
         (("job", "ad", "99999999999999999999"), "no job"),

@@ -158,10 +158,10 @@ def test_every_command_is_there(cli: Cli) -> None:
 def test_a_command_with_verbs_takes_its_options_too() -> None:
     """`agent` runs an agent, `agent list` lists them."""
     done = subprocess.run(
-        [sys.executable, "-m", "pilotage.main", "agent", "--team", ""],
+        [sys.executable, "-m", "pilotage.main", "agent", "--team", "a", "--name", "x" * 300],
         capture_output=True,
         text=True,
         check=False,
     )
-    assert (done.returncode, "--team: a name has" in done.stderr) == (2, True), done.stderr
+    assert (done.returncode, "--name: a name has" in done.stderr) == (2, True), done.stderr
     assert run(build(SERVER_COMMANDS), ["agent", "list", "--help"]) == 0

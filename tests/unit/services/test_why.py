@@ -850,6 +850,16 @@ def test_a_failed_write_leaves_the_memory_as_it_was(bench: Bench) -> None:
     assert kept(bench, queue) == []
 
 
+def test_reasons_that_were_forgotten_since_the_look_are_not_stored(bench: Bench) -> None:
+    """Another server has had the duty meanwhile."""
+    [job] = bench.submit()
+    queue = queue_of(bench, job)
+    bench.set("queues", recorded_reasons=None)
+    row = wait_reasons.ReasonRow(queue, bench.now, "needs", "memory")
+    bench.do(lambda tx: wait_history.write(bench.pool.queues, tx, [row]))
+    assert kept(bench, queue) == []
+
+
 def test_a_closed_site_is_named_only_where_nothing_else_is_as_near(make: MakeBench) -> None:
     bench = make(POLICY + '[sites.attic]\nbanned = true\n[ces.up]\nsite = "attic"\nowners = "any"\n')
     [large] = bench.submit(memory=16384)

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 MAX_VERSION = 10**15
 """Upper bound of version numbers."""
 
-ReasonOption = Annotated[str, CommandOption("Reason to record in the policy history", "TEXT")]
+ReasonOption = Annotated[
+    str, CommandOption("Reason to record in the policy history", "TEXT", may_be_empty=True)
+]
 ExpectOption = Annotated[
     int | None,
     CommandOption("Fail with exit code 5 unless this version is in force", "VERSION", min=1, max=MAX_VERSION),

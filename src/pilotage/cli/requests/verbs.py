@@ -47,7 +47,7 @@ IdsArgument = Annotated[
 ]
 KeyOption = Annotated[str, CommandOption("Submit only once with this key, however often it is sent", "TEXT")]
 SitesOption = Annotated[str | None, CommandOption("Sites, separated by commas; ANY: all", "NAMES")]
-BannedOption = Annotated[str | None, CommandOption("Banned sites; empty: none", "NAMES")]
+BannedOption = Annotated[str | None, CommandOption("Banned sites; empty: none", "NAMES", may_be_empty=True)]
 ProgramOption = Annotated[
     list[str] | None,
     CommandOption("File that replaces the program's file of its name, or of NAME: FILE=NAME", "FILE"),

@@ -93,8 +93,13 @@ class ReadOptions:
 class OptionTable:
     """The options of one command."""
 
-    def __init__(self, command: str, rows: Iterable[Iterable[SlurmOption]], *, permutes: bool) -> None:
-        """`permutes`: options may follow other words. Otherwise the first other word ends them."""
+    def __init__(
+        self, command: str, rows: Iterable[Iterable[SlurmOption]], *, permutes: bool, selects: bool = False
+    ) -> None:
+        """`permutes`: options may follow other words. Otherwise the first other word ends them.
+
+        `selects`: options choose jobs or hosts. An empty value is refused: it would choose all.
+        """
         self.command = command
         order = list(Treatment)
         self.options = tuple(
@@ -104,6 +109,7 @@ class OptionTable:
             )
         )
         self.permutes = permutes
+        self.selects = selects
         self.by_name: Mapping[str, SlurmOption] = {option.name: option for option in self.options}
         self._by_short = {option.short: option for option in self.options if option.short}
 
@@ -120,6 +126,7 @@ class OptionTable:
             elif word.startswith("-") and word != "-":
                 self._read_short(read, word[1:], left, place)
             else:
+                self._need_value("an argument", word, place)
                 read.rest.append(word)
                 if not self.permutes:
                     read.rest += left
@@ -132,6 +139,8 @@ class OptionTable:
         for option in self.options:
             if option.variable and option.variable in environment:
                 value = environment[option.variable]
+                if self.selects and not value.strip():
+                    continue
                 if option.takes is Takes.NOTHING and value.lower() in ("no", "0", "false"):
                     continue
                 self._take(
@@ -164,7 +173,13 @@ class OptionTable:
                 raise InvalidInput(f"{place}option {option.shown} takes no value")
         elif option.takes in (Takes.VALUE, Takes.LIST) and not equals:
             value = self._next(option, left, place)
+        if equals or option.takes in (Takes.VALUE, Takes.LIST):
+            self._need_value(option.shown, value, place)
         self._take(read, option, value, place)
+
+    def _need_value(self, shown: str, value: str, place: str) -> None:
+        if self.selects and not value.strip(", "):
+            raise InvalidInput(f"{place}{shown} is empty", hint="omit it, or give it a value")
 
     def _read_short(self, read: ReadOptions, letters: str, left: list[str], place: str) -> None:
         while letters:
@@ -177,6 +192,8 @@ class OptionTable:
                 value, letters = letters, ""
                 if not value and option.takes in (Takes.VALUE, Takes.LIST):
                     value = self._next(option, left, place)
+            if option.takes in (Takes.VALUE, Takes.LIST):
+                self._need_value(option.shown, value, place)
             self._take(read, option, value, place)
 
     def _find(self, name: str, place: str) -> SlurmOption:

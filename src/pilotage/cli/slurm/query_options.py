@@ -57,6 +57,7 @@ SQUEUE_OPTIONS: Final = OptionTable(
         refused("yaml", "write --json", Takes.OPTIONAL),
     ),
     permutes=True,
+    selects=True,
 )
 SACCT_OPTIONS: Final = OptionTable(
     "sacct",
@@ -106,6 +107,7 @@ SACCT_OPTIONS: Final = OptionTable(
         refused("yaml", "write --json", Takes.OPTIONAL),
     ),
     permutes=True,
+    selects=True,
 )
 SCANCEL_OPTIONS: Final = OptionTable(
     "scancel",
@@ -135,6 +137,7 @@ SCANCEL_OPTIONS: Final = OptionTable(
         refused("wckey", _SITE),
     ),
     permutes=True,
+    selects=True,
 )
 SCONTROL_OPTIONS: Final = OptionTable(
     "scontrol",
@@ -153,6 +156,7 @@ SCONTROL_OPTIONS: Final = OptionTable(
         refused("yaml", "squeue has --json", Takes.OPTIONAL),
     ),
     permutes=True,
+    selects=True,
 )
 SINFO_OPTIONS: Final = OptionTable(
     "sinfo",
@@ -182,4 +186,5 @@ SINFO_OPTIONS: Final = OptionTable(
         refused("reservation/T", _RESERVATIONS, Takes.NOTHING),
     ),
     permutes=True,
+    selects=True,
 )

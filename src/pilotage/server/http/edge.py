@@ -47,6 +47,13 @@ class CheckedRequest(Request):
         return self._json
 
 
+def _refuse_empty_values(request: Request) -> None:
+    """Each value of a query narrows the answer. An empty one, as of an unset variable, would widen it."""
+    for name, value in request.query_params.multi_items():
+        if not value.strip():
+            raise InvalidInput(f"{name} is empty", hint="omit it, or give it a value", field=name)
+
+
 class CheckedRoute(APIRoute):
     """A route that receives only requests that have passed the checks of this module.
 
@@ -66,6 +73,8 @@ class CheckedRoute(APIRoute):
         async def handle_checked(request: Request) -> Response:
             if "\0" in request.scope["path"] or b"%00" in request.scope["query_string"]:
                 raise InvalidInput("the address contains a NUL character")
+            if request.scope["query_string"]:
+                _refuse_empty_values(request)
             check_sender(call.access, request.scope)
             request = CheckedRequest(request.scope, request.receive)
             if expects_json and await request.body():

@@ -98,8 +98,12 @@ def _emptied_queues(snapshot: WaitSnapshot, now: float) -> Iterator[ReasonRow]:
 
 
 def write(queues: TaskQueues, tx: Transaction, rows: Sequence[ReasonRow]) -> None:
-    """Store changed reasons. Call in the writer's thread, after `pool.queues.recorded_reasons` has been loaded."""
-    assert queues.recorded_reasons is not None
+    """Store changed reasons. Call in the writer's thread, after `pool.queues.recorded_reasons` has been loaded.
+
+    If they were forgotten since, another server may have recorded reasons. Then nothing is stored until the next look.
+    """
+    if queues.recorded_reasons is None:
+        return
     # A queue that was deleted since the snapshot has no history any more.
     rows = [row for row in rows if row.queue in queues.identities]
     wait_reasons.insert_reasons(tx.connection, rows)

@@ -35,19 +35,20 @@ def list_bans(asked: EndedQuery, context: TheContext, caller: TheCaller) -> BanL
 @router.call(BAN_USER)
 async def ban_user(body: BanRequest, context: TheContext, caller: TheCaller) -> BanSummary:
     """Ban a user from a site, or from all sites. Running jobs there are killed. Administrators, of a site for it."""
-    caller.need_site_administrator(context.pool.policy, body.site)
+    site = body.site or ""
+    caller.need_site_administrator(context.pool.policy, site)
     pool, now = context.pool, context.clock()
-    if body.site and body.site not in pool.policy.sites:
-        raise NotFound(f"the policy has no site {body.site}", hint="see `pilotage site list`")
+    if site and site not in pool.policy.sites:
+        raise NotFound(f"the policy has no site {site}", hint="see `pilotage site list`")
     if body.until is not None and body.until <= now:
         raise InvalidInput("until: the instant is in the past", field="until")
     row = await context.writer.acall(
         audited(
-            audited_call(context, caller, BAN_USER, _target(body.user, body.site), body.reason),
+            audited_call(context, caller, BAN_USER, _target(body.user, site), body.reason),
             lambda tx: ban_service.ban(
-                pool, tx, body.user, body.site, by=caller.user, reason=body.reason, now=now, until=body.until
+                pool, tx, body.user, site, by=caller.user, reason=body.reason, now=now, until=body.until
             ),
-            state=lambda tx: _ban_text(tx, body.user, body.site),
+            state=lambda tx: _ban_text(tx, body.user, site),
         )
     )
     while await context.writer.acall(lambda tx: banned_owners.send_away(pool, tx)):
@@ -61,15 +62,16 @@ async def ban_user(body: BanRequest, context: TheContext, caller: TheCaller) -> 
 @router.call(LIFT_BAN)
 async def lift_ban(body: BanLift, context: TheContext, caller: TheCaller) -> BanSummary:
     """End a ban. Administrators, of a site for bans from it."""
-    caller.need_site_administrator(context.pool.policy, body.site)
+    site = body.site or ""
+    caller.need_site_administrator(context.pool.policy, site)
     pool, now = context.pool, context.clock()
     row = await context.writer.acall(
         audited(
-            audited_call(context, caller, LIFT_BAN, _target(body.user, body.site), body.reason),
+            audited_call(context, caller, LIFT_BAN, _target(body.user, site), body.reason),
             lambda tx: ban_service.lift(
-                pool, tx, body.user, body.site, by=caller.user, reason=body.reason, now=now
+                pool, tx, body.user, site, by=caller.user, reason=body.reason, now=now
             ),
-            state=lambda tx: _ban_text(tx, body.user, body.site),
+            state=lambda tx: _ban_text(tx, body.user, site),
         )
     )
     context.wake.local_ces.set()

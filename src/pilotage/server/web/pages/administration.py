@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from starlette.responses import Response
 
-from pilotage.core.errors import NotFound
+from pilotage.core.errors import InvalidInput, NotFound
 from pilotage.server.web.change_form import ChangeForm, ask_first
 from pilotage.server.web.page import PageRouter
 from pilotage.server.web.visit import Visit
@@ -18,6 +20,8 @@ pages = PageRouter(menu="Administration", order=8, administrators=True)
 
 ROWS = 50
 CHANGES_SHOWN = 30
+ALL_SITES = "*"
+"""The word for all sites in a form. A field that was left empty must not mean them."""
 
 
 @pages.get("/administration")
@@ -41,7 +45,7 @@ async def ask_to_ban(visit: Visit) -> Response:
     """The effect of a ban, and a form for it."""
     await visit.ask(SHOW_POLICY)  # refused to everybody else
     effects = ["No job of the user starts there, and running ones are killed, until the ban is lifted."]
-    inputs = [("user", "User", ""), ("site", "Site; empty: all sites", "")]
+    inputs = [("user", "User", ""), ("site", f"Site, or {ALL_SITES} for all sites", "")]
     form = ChangeForm(
         "Ban a user?", effects, "Ban", "administration/ban", "administration", {}, True, True, inputs
     )
@@ -53,7 +57,7 @@ async def ban(visit: Visit) -> Response:
     """Ban a user."""
     form = visit.form
     request = BanRequest(
-        form.get("user", "").strip(), form.get("site", "").strip(), reason=form.get("reason", "").strip()
+        form.get("user", "").strip(), _banned_site(form), reason=form.get("reason", "").strip()
     )
     await visit.ask(BAN_USER, request)
     return visit.redirect("administration")
@@ -62,13 +66,14 @@ async def ban(visit: Visit) -> Response:
 @pages.get("/administration/lift")
 async def ask_to_lift(visit: Visit) -> Response:
     """The effect of lifting a ban."""
-    user, site = visit.query.get("user", ""), visit.query.get("site", "")
+    user, site = visit.query.get("user", ""), _banned_site(visit.query)
     if not any(
-        (row.user, row.site) == (user, site) for row in (await visit.ask(LIST_BANS, EndedQuery())).bans
+        (row.user, row.site or None) == (user, site)
+        for row in (await visit.ask(LIST_BANS, EndedQuery())).bans
     ):
         raise NotFound("there is no such ban")
     effects = [f"Jobs of {user} start {f'at {site}' if site else 'at all sites'} again."]
-    fields = {"user": user, "site": site}
+    fields = {"user": user, "site": site or ALL_SITES}
     form = ChangeForm("Lift the ban?", effects, "Lift", "administration/lift", "administration", fields)
     return await ask_first(visit, form)
 
@@ -78,9 +83,17 @@ async def lift(visit: Visit) -> Response:
     """Lift a ban."""
     form = visit.form
     await visit.ask(
-        LIFT_BAN, BanLift(form.get("user", ""), form.get("site", ""), form.get("reason", "").strip())
+        LIFT_BAN, BanLift(form.get("user", ""), _banned_site(form), form.get("reason", "").strip())
     )
     return visit.redirect("administration")
+
+
+def _banned_site(given: Mapping[str, str]) -> str | None:
+    """The site that a form or an address names; None: all sites. Raises InvalidInput if it names none."""
+    site = given.get("site", "").strip()
+    if not site:
+        raise InvalidInput("no site is given", hint=f"{ALL_SITES} means all sites", field="site")
+    return None if site == ALL_SITES else site
 
 
 @pages.get("/administration/revoke")
