@@ -208,10 +208,12 @@ def _start_detached(
     command = [sys.executable, "-m", "pilotage.main", "up", "--home", str(home.folder)]
     host, port = address
     command += ["--listen", f"[{host}]" if ":" in host else host, "--port", str(port)]
-    command += ["--pilot-server", pilot_server, *(["--verbose"] if log.verbose else [])]
-    command += ["--log-format", log.format.value]
+    command += ["--log-format", log.format.value, *(["--verbose"] if log.verbose else [])]
+    if pilot_server:
+        command += ["--pilot-server", pilot_server]
     for name, value in plain._asdict().items():
-        command += [f"--{name.replace('_', '-')}", str(value)]
+        if value != "":
+            command += [f"--{name.replace('_', '-')}", str(value)]
     if policy:
         command += ["--policy", str(Path(policy).absolute())]
     if record is not None:
