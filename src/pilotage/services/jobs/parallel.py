@@ -55,7 +55,7 @@ def move_jobs(pool: Pool, tx: Transaction, limits: Sequence[int], now: float) ->
     return len(limits)
 
 
-class _Part(NamedTuple):
+class _NextJobs(NamedTuple):
     """The next jobs of a submission that have to move."""
 
     submission: int
@@ -66,7 +66,7 @@ class _Part(NamedTuple):
     """Nothing is left to move after them."""
 
 
-def _moving(tx: Transaction, submissions: Sequence[int], *, lock: bool) -> Iterator[_Part]:
+def _moving(tx: Transaction, submissions: Sequence[int], *, lock: bool) -> Iterator[_NextJobs]:
     """The jobs that have to move now. `lock`: no other server moves jobs of these limits meanwhile."""
     for submission in sorted(submissions):
         limit = parallel_limits.find(tx.connection, submission, lock=lock)
@@ -75,12 +75,12 @@ def _moving(tx: Transaction, submissions: Sequence[int], *, lock: bool) -> Itera
         gate = chains.GateKey(SubmissionId(submission), chains.WHOLE)
         if chains.gates(tx.connection, {gate}, lock=""):
             # The gate's last jobs unsettle the limit again.
-            yield _Part(submission, JobState.BLOCKED, (), is_last=True)
+            yield _NextJobs(submission, JobState.BLOCKED, (), is_last=True)
         else:
             yield _next_jobs(tx.connection, submission, limit.running)
 
 
-def _next_jobs(connection: Connection, submission: int, running: int) -> _Part:
+def _next_jobs(connection: Connection, submission: int, running: int) -> _NextJobs:
     room = running - places_used(connection, submission) if running else AT_ONCE
     asked = min(abs(room), AT_ONCE)
     leave = JobState.BLOCKED if room > 0 else JobState.WAITING
@@ -94,7 +94,7 @@ def _next_jobs(connection: Connection, submission: int, running: int) -> _Part:
         page = listing.job_rows(connection, selection, EVERYBODY, 0, asked, newest=True)
         ids = sorted(JobId(row.id) for row in page)
     is_last = len(ids) < asked or (bool(running) and asked == abs(room))
-    return _Part(submission, leave, ids, is_last=is_last)
+    return _NextJobs(submission, leave, ids, is_last=is_last)
 
 
 def places_used(connection: Connection, submission: int) -> int:
