@@ -23,6 +23,13 @@ class PaperCatalogue:
         self.registered: list[OutgoingBlock] = []
         self.finished: list[str] = []
         self.refused: dict[str, PilotageError] = {}
+        """Why a block is not registered, or a data set not ended."""
+        self.breaks = False
+        """A refused block brings the catalogue down."""
+        self.spoilt: dict[str, tuple[str, PilotageError]] = {}
+        """The block that a call cannot answer for, and why."""
+        self.told_places: list[dict[str, BlockPlaces]] = []
+        """The next answers about places, in place of the right ones."""
 
     def add(self, name: str, files: int, *, is_open: bool = False, places: BlockPlaces = HERE) -> None:
         block = CatalogueBlock(name, is_open, None if is_open else files)
@@ -47,17 +54,30 @@ class PaperCatalogue:
         return self.contents_of
 
     def files(self, block: str) -> Sequence[FileEntry]:
+        self._check("files", [block])
         return self.files_of[block]
 
+    def _check(self, call: str, blocks: Sequence[str]) -> None:
+        block, error = self.spoilt.get(call, ("", None))
+        if error is not None and block in blocks:
+            raise error
+
     def places(self, blocks: Sequence[str]) -> Mapping[str, BlockPlaces]:
+        self._check("places", blocks)
+        if self.told_places:
+            return self.told_places.pop(0)
         return {block: self.places_of[block] for block in blocks if block in self.places_of}
 
     def register(self, block: OutgoingBlock) -> None:
         if block.name in self.refused:
+            if self.breaks:
+                self.error = self.refused[block.name]
             raise self.refused[block.name]
         self.registered.append(block)
 
     def finish(self, collection: str) -> None:
+        if collection in self.refused:
+            raise self.refused[collection]
         self.finished.append(collection)
 
     def close(self) -> None:

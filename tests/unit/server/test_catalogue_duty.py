@@ -2,93 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from pilotage.core.datasets.facts import FileEntry, Replica
-from pilotage.core.errors import Conflict, Forbidden, NotFound, Unreachable
+from pilotage.core.errors import Conflict, Forbidden, NotFound, PilotageError, Unreachable
 from pilotage.outside.catalogue.adapter import BlockPlaces, CatalogueBlock, CatalogueContents
-from pilotage.server.duties.catalogue_work import CatalogueWork
-from pilotage.server.duties.catalogues import CatalogueDuty
-from pilotage.server.duties.registrations import RegistrationDuty
 from pilotage.services.catalogue import following, outputs, registration
 from pilotage.services.catalogue.outputs import WrittenFile
-from pilotage.store.tables import catalogues, datasets, followed_datasets, location_sets, registrations
-from pilotage.store.tables.datasets import BlockRow, DataSetRow
-from pilotage.store.tables.selections import Viewer
-from tests.paper_catalogue import HERE, PaperCatalogue
-from tests.unit.server.duty_pool import Pool
-from tests.unit.services.bench import Bench
-from tests.unit.services.workqueue.queue_bench import POLICY, QueueBench
-
-NAME = "c:data:one"
-CATALOGUE = """
-[catalogues.c]
-type = "rucio"
-period = 600
-retry = 60
-[catalogues.c.rucio]
-url = "https://rucio.example.org"
-"""
-EVERYBODY = Viewer("", everything=True)
-
-
-class Copies:
-    """A pool with a catalogue on paper."""
-
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, policy: str = CATALOGUE) -> None:
-        self.bench = Bench(folder, POLICY.replace("[requests]", f"{policy}\n[requests]"))
-        self.pool = Pool(QueueBench(self.bench), monkeypatch)
-        self.paper = PaperCatalogue()
-        self.pool.context.work.catalogues = SimpleNamespace(
-            adapter=lambda policy, name: self.paper, close=lambda: None
-        )
-        self.duty = CatalogueDuty(self.pool.context)
-        self.registrations = RegistrationDuty(self.pool.context)
-
-    def run(self, duty: CatalogueWork | None = None) -> None:
-        """One cycle, and the work that it begins."""
-        duty = duty or self.duty
-
-        async def cycle() -> None:
-            await duty.cycle()
-            await asyncio.gather(*duty._running.values())
-
-        asyncio.run(cycle())
-
-    def follow(self) -> None:
-        self.bench.do(
-            lambda tx: following.follow(
-                tx, self.bench.pool.policy, NAME, owner="alice", group="physics", now=self.bench.now
-            )
-        )
-
-    @property
-    def dataset(self) -> DataSetRow:
-        row = datasets.by_name(self.bench.connection, NAME)
-        assert row is not None
-        return row
-
-    def blocks(self) -> dict[str, BlockRow]:
-        return {row.name: row for row in datasets.block_page(self.bench.connection, self.dataset.id, 0, 1000)}
-
-    def sites(self, block: str) -> frozenset[str] | None:
-        number = self.blocks()[block].location_set
-        return location_sets.sites_of(self.bench.connection, [number]).get(number)
-
-    @property
-    def followed(self) -> followed_datasets.FollowedRow:
-        row = followed_datasets.of_dataset(self.bench.connection, self.dataset.id)
-        assert row is not None
-        return row
-
-    @property
-    def problem(self) -> str:
-        return catalogues.by_name(self.bench.connection)["c"].problem
+from pilotage.store.tables import registrations
+from tests.paper_catalogue import HERE
+from tests.unit.server.catalogue_copies import CATALOGUE, Copies
 
 
 @pytest.fixture
@@ -232,13 +158,13 @@ def test_users_do_not_change_a_copy(copies: Copies) -> None:
 # --- outputs
 
 
-def written(copies: Copies, *blocks: str) -> int:
+def written(copies: Copies, *blocks: str, name: str = "c:data:out") -> int:
     """An output data set of a request with a closed block of two files for each name; returns its id."""
 
     def write(tx: object) -> int:
         row = outputs.create_output(
             tx,  # type: ignore[arg-type]
-            "c:data:out",
+            name,
             owner="alice",
             group="physics",
             request=1,
@@ -287,11 +213,93 @@ def test_a_refused_block_holds_up_no_other_and_is_tried_again(copies: Copies) ->
 def test_an_outage_at_one_block_lets_others_go_first_later(copies: Copies) -> None:
     written(copies, "here", "there")
     copies.paper.refused["here"] = Unreachable("500 for this block")
+    copies.paper.breaks = True
     copies.run(copies.registrations)
     assert (copies.paper.registered, copies.problem) == ([], "500 for this block")
+    copies.paper.breaks, copies.paper.error = False, None
     copies.bench.now += 61
     copies.run(copies.registrations)
     assert [block.name for block in copies.paper.registered] == ["there"]
+
+
+SPOILT = (Unreachable("answers 500"), Forbidden("not this one"), Conflict("other files"), NotFound("gone"))
+
+
+@pytest.mark.parametrize("error", SPOILT)
+def test_a_block_that_the_catalogue_refuses_stops_neither_readings_nor_other_blocks(
+    copies: Copies, error: PilotageError
+) -> None:
+    written(copies, "here", "there")
+    copies.paper.refused["here"] = error
+    copies.paper.add("data:a", 2)
+    copies.follow()
+    copies.use()
+    # The registration is tried again all the time, and the readings come at their period.
+    for minute in range(12):
+        copies.run(copies.registrations)
+        copies.run()
+        copies.bench.now += 61
+        if minute == 5:
+            copies.paper.add("data:late", 3)
+    assert [block.name for block in copies.paper.registered] == ["there"]
+    assert registrations.counts(copies.bench.connection)["c"] == (1, 1, str(error))
+    assert (copies.problem, copies.blocks()["data:late"].files) == ("", 3)
+
+
+@pytest.mark.parametrize("call", ["files", "places"])
+@pytest.mark.parametrize("error", SPOILT)
+def test_a_block_that_cannot_be_read_is_left_out_and_all_others_are_stored(
+    copies: Copies, error: PilotageError, call: str
+) -> None:
+    copies.paper.add("data:a", 2)
+    copies.paper.add("data:bad", 2)
+    copies.paper.add("data:z", 3)
+    copies.paper.close_contents()
+    copies.paper.spoilt[call] = ("data:bad", error)
+    copies.follow()
+    copies.run()
+    assert {name: block.files for name, block in copies.blocks().items()} == {"data:a": 2, "data:z": 3}
+    assert (copies.problem, copies.followed.problem, copies.followed.read) == ("", str(error), None)
+    assert copies.dataset.open, "more is known to come"
+    copies.paper.spoilt.clear()
+    copies.bench.now += 61
+    copies.run()
+    assert (copies.blocks()["data:bad"].files, copies.dataset.open) == (2, False)
+
+
+def test_an_end_that_the_catalogue_refuses_holds_up_no_other(copies: Copies) -> None:
+    written(copies, "here")
+    written(copies, "there", name="c:data:other")
+    copies.paper.refused["data:out"] = Conflict("not yours")
+    for _ in range(3):
+        copies.run(copies.registrations)
+    assert (copies.paper.finished, copies.problem) == (["data:other"], "")
+    copies.paper.refused.clear()
+    copies.bench.now += 61
+    copies.run(copies.registrations)
+    assert copies.paper.finished == ["data:other", "data:out"]
+
+
+def test_a_place_is_lost_only_if_it_is_told_twice(copies: Copies) -> None:
+    copies.paper.add("data:a", 2)
+    copies.follow()
+    copies.run()
+    for answers, sites in (([BlockPlaces(()), HERE], {"here"}), ([BlockPlaces(())] * 2, frozenset())):
+        copies.paper.told_places = [{"data:a": places} for places in answers]
+        copies.bench.now += 1
+        copies.follow()
+        copies.run()
+        assert copies.sites("data:a") == sites
+
+
+def test_a_new_block_without_an_answer_is_unknown(copies: Copies) -> None:
+    copies.paper.add("data:a", 2)
+    copies.paper.close_contents()
+    copies.paper.told_places = [{}]
+    copies.follow()
+    copies.run()
+    assert (copies.dataset.open, copies.followed.read) == (True, None)
+    assert "does not tell where data:a is" in copies.followed.problem
 
 
 def test_an_outcome_that_was_not_stored_is_found_out_again(

@@ -18,14 +18,13 @@ from pilotage.server.context import Context
 from pilotage.server.daemon_threads import DaemonThreads
 from pilotage.server.duties.duty import Duty
 from pilotage.services.catalogue import following
-from pilotage.store.tables import catalogues
 
 log = logging.getLogger(__name__)
 
 Value = TypeVar("Value")
 
 OF_THE_CATALOGUE = (Unreachable, NotAuthenticated, Forbidden)
-"""Errors that concern all that a catalogue is asked."""
+"""Errors that concern all that a catalogue is asked, if it does not greet either."""
 LONGEST_PROBLEM = 500
 """Characters of a problem."""
 
@@ -41,6 +40,8 @@ class CatalogueWork(Duty):
         self._threads = DaemonThreads(self.name)
         self._running: dict[str, asyncio.Task[None]] = {}
         """The catalogues that are being served."""
+        self._failed: dict[str, float] = {}
+        """When the last try at a catalogue failed."""
 
     @abstractmethod
     async def asked_for(self, name: str, now: float) -> float | None:
@@ -57,21 +58,24 @@ class CatalogueWork(Duty):
             if name in self._running:
                 continue
             asked = await self.asked_for(name, now)
-            if asked is not None and not await self._is_resting(name, asked, now):
+            if asked is not None and not self._is_resting(name, asked, now):
                 self._running[name] = asyncio.create_task(self._serve(name))
 
-    async def _is_resting(self, name: str, asked: float, now: float) -> bool:
-        """Whether the catalogue had a problem a moment ago, and nobody asks again since."""
-        row = (await self._context.quick_read(catalogues.by_name)).get(name)
+    def _is_resting(self, name: str, asked: float, now: float) -> bool:
+        """Whether this work failed at the catalogue a moment ago, and nobody asks again since.
+
+        The trouble of another duty is its own: else a block that cannot be registered would end all readings.
+        """
+        failed = self._failed.get(name)
         retry = self._context.pool.policy.catalogues[name].retry
-        return row is not None and bool(row.problem) and 0 <= now - row.asked < retry and asked <= row.asked
+        return failed is not None and 0 <= now - failed < retry and asked <= failed
 
     async def _serve(self, name: str) -> None:
         try:
             adapter = self._context.work.catalogues.adapter(self._context.pool.policy, name)
             software = await self.call(adapter.greet)
             await self.serve(name, adapter)
-        except OF_THE_CATALOGUE as error:
+        except PilotageError as error:
             await self._record(name, problem=told(error))
         except Exception as error:
             log.exception("catalogue %s: %s failed", name, self.name)
@@ -79,8 +83,17 @@ class CatalogueWork(Duty):
         else:
             await self._record(name, software=software)
 
+    async def check_serves(self, adapter: CatalogueAdapter, error: PilotageError) -> None:
+        """Raise the reason if the whole catalogue is away, and not the subject of one failed call only."""
+        if isinstance(error, OF_THE_CATALOGUE):
+            await self.call(adapter.greet)
+
     async def _record(self, name: str, *, problem: str = "", software: str = "") -> None:
         now = self._context.clock()
+        if problem:
+            self._failed[name] = now
+        else:
+            self._failed.pop(name, None)
         change = await self._context.writer.acall(
             lambda tx: following.record_answer(tx, name, now, problem=problem, software=software)
         )

@@ -7,10 +7,11 @@ from functools import partial
 
 from pilotage.core.errors import PilotageError
 from pilotage.outside.catalogue.adapter import CatalogueAdapter
-from pilotage.server.duties.catalogue_work import OF_THE_CATALOGUE, CatalogueWork, told
+from pilotage.server.context import Context
+from pilotage.server.duties.catalogue_work import CatalogueWork, told
 from pilotage.services.catalogue import registering
 from pilotage.store.tables import registrations
-from pilotage.store.tables.registrations import RegistrationRow
+from pilotage.store.tables.registrations import OutputDataset, RegistrationRow
 
 log = logging.getLogger(__name__)
 
@@ -25,6 +26,11 @@ class RegistrationDuty(CatalogueWork):
 
     name = lease = "registrations"
 
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._refused: dict[int, float] = {}
+        """When the catalogue last refused the end of a data set."""
+
     async def work(self) -> None:
         now = self._context.clock()
         if self._context.pool.policy.catalogues:
@@ -37,8 +43,7 @@ class RegistrationDuty(CatalogueWork):
         """Nobody asks for a registration: a catalogue with a problem rests."""
         if await self._due(name, now):
             return 0.0
-        complete = await self._context.quick_read(partial(registrations.complete, catalogue=name))
-        return 0.0 if complete else None
+        return 0.0 if await self._complete(name) else None
 
     async def _due(self, name: str, now: float) -> list[RegistrationRow]:
         retry = self._context.pool.policy.catalogues[name].retry
@@ -51,9 +56,27 @@ class RegistrationDuty(CatalogueWork):
             if self._context.stop.is_set():
                 return
             await self._register(adapter, row)
-        for dataset in await self._context.quick_read(partial(registrations.complete, catalogue=name)):
+        for dataset in await self._complete(name):
+            await self._finish(adapter, dataset)
+
+    async def _finish(self, adapter: CatalogueAdapter, dataset: OutputDataset) -> None:
+        """End one data set. Errors that concern it alone are logged, and tried again later."""
+        try:
             await self.call(partial(adapter.finish, dataset.there))
+        except PilotageError as error:
+            self._refused[dataset.dataset] = self._context.clock()
+            await self.check_serves(adapter, error)
+            log.warning("data set %s: its end was not told: %s", dataset.name, told(error))
+        else:
+            self._refused.pop(dataset.dataset, None)
             await self._write(partial(registrations.set_closed, dataset=dataset.dataset))
+
+    async def _complete(self, name: str) -> list[OutputDataset]:
+        """The data sets that can be ended now."""
+        now, retry = self._context.clock(), self._context.pool.policy.catalogues[name].retry
+        complete = await self._context.quick_read(partial(registrations.complete, catalogue=name))
+        tried = self._refused
+        return [row for row in complete if not 0 <= now - tried.get(row.dataset, now - retry) < retry]
 
     async def _register(self, adapter: CatalogueAdapter, row: RegistrationRow) -> None:
         """Register one block. Errors that concern it alone are stored with it."""
@@ -64,8 +87,7 @@ class RegistrationDuty(CatalogueWork):
             problem = told(error)
             # Also an outage is noted: else a block that brings the catalogue down would be the first again.
             await self._write(partial(registrations.fail, block=row.block, problem=problem))
-            if isinstance(error, OF_THE_CATALOGUE):
-                raise
+            await self.check_serves(adapter, error)
             if problem != row.problem:
                 log.warning("data set %s, block %s: not registered: %s", row.dataset_name, row.name, problem)
         else:

@@ -71,7 +71,8 @@ def due(
     """The data sets of a catalogue whose next reading is due.
 
     They were asked for since their last reading, or an unfinished request reads them and it was before `read_before`.
-    A data set that was tried since `tried_before` is left out, unless it was asked for after the try.
+    A data set that was tried since `tried_before` is left out, unless it was asked for after the try. The one whose
+    last try is oldest comes first, so one that brings the catalogue down is the last next time.
     """
     used = (
         "EXISTS (SELECT 1 FROM request_steps s JOIN requests r ON r.id = s.request_id"
@@ -79,7 +80,8 @@ def due(
     )
     rows = connection.execute(
         f"{_FOLLOWED} AND d.catalogue = ? AND (f.tried IS NULL OR f.tried < ? OR f.asked > f.tried)"
-        f" AND (f.read IS NULL OR f.asked > f.read OR (f.read < ? AND {used})) ORDER BY f.asked, f.dataset_id",
+        f" AND (f.read IS NULL OR f.asked > f.read OR (f.read < ? AND {used}))"
+        " ORDER BY coalesce(f.tried, 0), f.asked, f.dataset_id",
         (catalogue, tried_before, read_before),
     )
     return [FollowedRow(*row) for row in rows]

@@ -25,70 +25,12 @@ from pilotage.core.errors import (
 from pilotage.core.policy.catalogue_model import CataloguePlace
 from pilotage.core.policy.catalogue_types.rucio import RucioOptions
 from pilotage.outside.catalogue.adapter import BlockPlaces, CatalogueBlock, OutgoingBlock
-from pilotage.outside.catalogue.rucio.adapter import RucioCatalogue
 from pilotage.outside.catalogue.rucio.credentials import find_token
 from pilotage.outside.catalogue.rucio.paths import relative_path
 from pilotage.outside.catalogue.rucio.session import RucioSession
 from pilotage.server.process.certificates import make_certificate
+from tests.unit.outside.catalogue.recorded_rucio import RSE, Rucio, did, lock, refusal, replica
 from tests.unit.tls.recording_server import recording
-
-PROTOCOL = {
-    **{"hostname": "se0.example.org", "scheme": "davs", "port": 443, "prefix": "/store/"},
-    "domains": {
-        "lan": {"read": 2, "write": 1, "delete": 1},
-        "wan": {"read": 1, "write": 1, "delete": 1, "third_party_copy_read": None},
-    },
-    "extended_attributes": None,
-}
-ROOT = {**PROTOCOL, "scheme": "root", "port": 1094, "domains": {"lan": {"read": 1}, "wan": {"read": 0}}}
-RSE = {
-    **{"availability_read": True, "deterministic": True, "lfn2pfn_algorithm": "hash", "rse": "T1_SITE_A"},
-    "protocols": [PROTOCOL, ROOT],
-}
-
-
-def did(name: str, kind: str = "DATASET", **more: object) -> dict[str, object]:
-    return {"scope": "data26", "name": name, "type": kind, "bytes": None, **more}
-
-
-class Rucio:
-    """Answers by METHOD PATH: a value, a list of lines, or a response."""
-
-    def __init__(self, options: RucioOptions, **places: CataloguePlace) -> None:
-        self.answers: dict[str, Any] = {
-            "GET /ping": {"version": "41.5.1"},
-            "GET /auth/userpass": lambda request: httpx.Response(
-                200, headers={"X-Rucio-Auth-Token": "secret-1"}
-            ),
-            "GET /auth/validate": httpx.Response(200, text="{'account': 'root'}"),
-            "GET /rses/T1_SITE_A": RSE,
-            "GET /rses/": [{"id": "0a1b", "rse": "T1_SITE_A"}],
-        }
-        self.requests: list[httpx.Request] = []
-        session = RucioSession(options, httpx.MockTransport(self._answer))
-        self.catalogue = RucioCatalogue(session, options, places or {"T1_SITE_A": CataloguePlace(site="a")})
-
-    def _answer(self, request: httpx.Request) -> httpx.Response:
-        self.requests.append(request)
-        answer = self.answers.get(f"{request.method} {request.url.raw_path.decode()}")
-        if isinstance(answer, httpx.Response):
-            return answer
-        if callable(answer):
-            made = answer(request)
-            assert isinstance(made, httpx.Response)
-            return made
-        if isinstance(answer, list):
-            lines = "".join(f"{json.dumps(row)}\n" for row in answer)
-            return httpx.Response(200, text=lines, headers={"Content-Type": "application/x-json-stream"})
-        return (
-            refusal(404, "NotThere", f"{request.url} was not recorded")
-            if answer is None
-            else httpx.Response(200, json=answer)
-        )
-
-
-def refusal(status: int, exception: str, message: str) -> httpx.Response:
-    return httpx.Response(status, json={"ExceptionClass": exception, "ExceptionMessage": message})
 
 
 @pytest.fixture
@@ -113,12 +55,13 @@ def rucio(options: RucioOptions) -> Rucio:
 
 def test_a_container_has_the_data_sets_of_all_containers_below_each_once(rucio: Rucio) -> None:
     rucio.answers |= {
-        "GET /dids/data26/top": did("top", "CONTAINER", open=False),
+        "GET /dids/data26/top?dynamic_depth=DATASET": did("top", "CONTAINER", open=False, length=3),
         "GET /dids/data26/top/dids": [did("one"), did("below", "CONTAINER"), did("two")],
         "GET /dids/data26/below/dids": [did("two"), did("top", "CONTAINER"), did("three")],
         "POST /dids/bulkmeta": [
             {"scope": "data26", "name": "one", "is_open": False, "length": 3},
             {"scope": "data26", "name": "two", "is_open": True, "length": None},
+            {"scope": "data26", "name": "three"},
         ],
     }
     contents = rucio.catalogue.contents("data26:top")
@@ -126,14 +69,14 @@ def test_a_container_has_the_data_sets_of_all_containers_below_each_once(rucio: 
     assert contents.blocks == (
         CatalogueBlock("data26:one", False, 3),
         CatalogueBlock("data26:two", True, None),
-        # Nothing is known of it: more files may come.
+        # Rucio does not tell whether it is open: more files may come.
         CatalogueBlock("data26:three", True, None),
     )
 
 
 def test_a_data_set_is_its_only_block_and_a_file_is_none(rucio: Rucio) -> None:
     rucio.answers |= {
-        "GET /dids/data26/one": did("one", open=True),
+        "GET /dids/data26/one?dynamic_depth=DATASET": did("one", open=True, length=3),
         "GET /dids/data26/file": did("file", "FILE"),
         "POST /dids/bulkmeta": [{"scope": "data26", "name": "one", "is_open": False, "length": 3}],
         "GET /dids/data26/%2FA%2FB": did("/A/B", "CONTAINER", open=True),
@@ -148,6 +91,8 @@ def test_a_data_set_is_its_only_block_and_a_file_is_none(rucio: Rucio) -> None:
 
 def test_files_have_their_paths_as_names(rucio: Rucio) -> None:
     row = {"scope": "data26", "name": "run.2026.AOD.block0000.f000.root", "bytes": 2000000000}
+    counted = did("one", open=False, length=2) | {"bytes": 2000000000}
+    rucio.answers["GET /dids/data26/one?dynamic_depth=FILE"] = counted
     rucio.answers["GET /dids/data26/one/files"] = [
         {**row, "adler32": "bb8", "guid": "430B02F98365451DA3D475B198AE59C8", "events": 1000},
         {**row, "scope": "user.ada", "name": "x", "bytes": None, "adler32": None, "events": None},
@@ -158,14 +103,6 @@ def test_files_have_their_paths_as_names(rucio: Rucio) -> None:
     )
     assert (second.name.split("/")[:2], second.size, second.checksum) == (["user", "ada"], 0, "")
     assert relative_path("identity", "data26", "a/b") == "data26/a/b"
-
-
-def lock(name: str, rse: str, state: str = "OK") -> dict[str, object]:
-    return {"rse": rse, "scope": "data26", "name": name, "rule_id": "1", "account": "root", "state": state}
-
-
-def replica(rse: str, available: int, length: int | None = 3) -> dict[str, object]:
-    return {"rse": rse, "available_length": available, "length": length, "state": "AVAILABLE"}
 
 
 def test_a_block_is_where_a_rule_keeps_all_of_its_files_and_nowhere_else(rucio: Rucio) -> None:
@@ -296,6 +233,7 @@ def test_each_refusal_has_its_error(
 
 
 def test_an_answer_that_ends_amid_a_line_is_no_answer(rucio: Rucio) -> None:
+    rucio.answers["GET /dids/data26/one?dynamic_depth=FILE"] = did("one", open=False, length=2)
     rucio.answers["GET /dids/data26/one/files"] = httpx.Response(
         200, text='{"scope": "data26", "name": "x"}\n{"sco'
     )
@@ -375,6 +313,7 @@ def writable(options: RucioOptions) -> Rucio:
         "POST /dids/data26/out.a.2": created,
         "POST /replicas": created,
         "POST /dids/attachments": created,
+        "GET /dids/data26/out.a.2?dynamic_depth=FILE": did("out.a.2", open=True, length=1) | {"bytes": 5},
         "GET /dids/data26/out.a.2/files": [
             {"scope": "data26", "name": NAME, "bytes": 5, "adler32": "0000000b"}
         ],
@@ -420,10 +359,9 @@ def test_a_registration_that_is_repeated_changes_nothing(writable: Rucio) -> Non
 
 
 REFUSED: list[tuple[str, Any, str]] = [
-    ("GET /dids/data26/out.a.2/files", [], "has other files in Rucio"),
     (
         "GET /dids/data26/out.a.2/files",
-        [{"scope": "data26", "name": NAME, "bytes": 6, "adler32": "b"}],
+        [{"scope": "data26", "name": NAME, "bytes": 5, "adler32": "c"}],
         "has other files",
     ),
     ("GET /rses/T1_SITE_A", RSE, "is deterministic"),
@@ -457,3 +395,58 @@ def test_the_end_of_a_container_may_be_told_twice(writable: Rucio) -> None:
     writable.answers["PUT /dids/data26/out/status"] = refusal(403, "AccessDenied", "not yours")
     with pytest.raises(Forbidden):
         writable.catalogue.finish("data26:out")
+
+
+SHORT: list[tuple[str, Any, str]] = [
+    (
+        "GET /dids/data26/top/dids",
+        [did("one"), did("empty")],
+        r"2 data sets with 3 files are listed; Rucio counts 5",
+    ),
+    ("GET /dids/data26/top/dids", [did("one"), did("two")], "were listed twice, and the lists differ"),
+    (
+        "POST /dids/bulkmeta",
+        [{"scope": "data26", "name": "one", "length": 3}],
+        "tells no facts of 2 data sets",
+    ),
+]
+
+
+@pytest.mark.parametrize(("call", "first", "said"), SHORT)
+def test_a_short_list_of_a_container_is_unknown(rucio: Rucio, call: str, first: Any, said: str) -> None:
+    whole = {
+        "GET /dids/data26/top?dynamic_depth=DATASET": did("top", "CONTAINER", open=False, length=5),
+        "GET /dids/data26/top/dids": [did("one"), did("two"), did("empty")],
+        "POST /dids/bulkmeta": [
+            {"scope": "data26", "name": name, "is_open": name == "empty", "length": length}
+            for name, length in (("one", 3), ("two", 2), ("empty", None))
+        ],
+    }
+    rucio.answers |= whole
+    answers = iter([first, whole[call]])
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        return httpx.Response(200, text="".join(f"{json.dumps(row)}\n" for row in next(answers)))
+
+    rucio.answers[call] = answer
+    with pytest.raises(Unreachable, match=said):
+        rucio.catalogue.contents("data26:top")
+    rucio.answers |= whole
+    assert len(rucio.catalogue.contents("data26:top").blocks) == 3
+
+
+def test_a_list_of_files_that_grows_is_taken_and_one_that_lacks_files_is_not(rucio: Rucio) -> None:
+    rows = [{"scope": "data26", "name": str(number), "bytes": 10} for number in range(3)]
+    rucio.answers["GET /dids/data26/one/files"] = rows
+    for is_open, counted in ((True, 2), (True, 3), (False, 3)):
+        told = did("one", open=is_open, length=counted) | {"bytes": counted * 10}
+        rucio.answers["GET /dids/data26/one?dynamic_depth=FILE"] = told
+        assert len(rucio.catalogue.files("data26:one")) == 3
+    for is_open, counted, size in ((True, 4, 40), (False, 2, 20), (False, 3, 31)):
+        told = did("one", open=is_open, length=counted) | {"bytes": size}
+        rucio.answers["GET /dids/data26/one?dynamic_depth=FILE"] = told
+        with pytest.raises(Unreachable, match="Rucio counts"):
+            rucio.catalogue.files("data26:one")
+    rucio.answers["GET /dids/data26/one/files"] = [*rows, rows[0]]
+    with pytest.raises(Unreachable, match="a file twice"):
+        rucio.catalogue.files("data26:one")

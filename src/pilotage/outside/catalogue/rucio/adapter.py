@@ -4,24 +4,18 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Mapping, Sequence
 
 from pilotage.core.datasets.facts import FileEntry, Replica
 from pilotage.core.errors import InvalidInput, NotFound
 from pilotage.core.policy.catalogue_model import CataloguePlace
 from pilotage.core.policy.catalogue_types.rucio import RucioOptions
 from pilotage.outside.catalogue.adapter import BlockPlaces, CatalogueBlock, CatalogueContents, OutgoingBlock
-from pilotage.outside.catalogue.rucio.answers import DatasetLock, DatasetReplica, Did, DidFile, DidMeta, Rse
+from pilotage.outside.catalogue.rucio.answers import DatasetLock, DatasetReplica, Did, Rse
+from pilotage.outside.catalogue.rucio.listing import CONTAINER, DATASET, list_datasets, list_files, parts_of
 from pilotage.outside.catalogue.rucio.paths import folder_of, reason_against, relative_path
 from pilotage.outside.catalogue.rucio.registration import CLOSED, RucioRegistration
 from pilotage.outside.catalogue.rucio.session import RucioFault, RucioSession, did_path
-
-_Row = TypeVar("_Row")
-
-DIDS_AT_ONCE = 500
-"""Names in one call."""
-CONTAINER, DATASET = "CONTAINER", "DATASET"
 
 
 class RucioCatalogue:
@@ -35,7 +29,7 @@ class RucioCatalogue:
         self._options = options
         self._places = places
         self._lock = threading.Lock()
-        self._rses: dict[str, Rse | None] = {}
+        self._rses: dict[str, Rse] = {}
 
     def greet(self) -> str:
         version = self._session.version()
@@ -47,17 +41,19 @@ class RucioCatalogue:
     def _unknown_places(self) -> str:
         """The RSEs of the policy that Rucio does not have, as the end of a sentence; empty: it has all."""
         known = {rse.rse for rse in self._session.rows(Rse, "/rses/")} if self._places else set()
-        if not (unknown := sorted(self._places.keys() - known)):
+        # The list may have been shortened.
+        unknown = [name for name in sorted(self._places.keys() - known) if self._found_rse(name) is None]
+        if not unknown:
             return ""
         return f"; it has no RSE {', '.join(unknown[:5])}: correct `places` of the catalogue in the policy"
 
     def check(self, name: str) -> None:
         self._did(name)
 
-    def _did(self, name: str) -> Did:
+    def _did(self, name: str, query: str = "") -> Did:
         """The data set or container of this name."""
         scope, plain = split_did(name)
-        did = self._session.row(Did, f"/dids/{did_path(scope, plain)}")
+        did = self._session.row(Did, f"/dids/{did_path(scope, plain)}{query}")
         if did.type not in (DATASET, CONTAINER):
             raise InvalidInput(f"{name} is a file: name a data set or a container")
         return did
@@ -66,40 +62,14 @@ class RucioCatalogue:
         with self._lock:
             # One reading of a data set asks for each RSE once.
             self._rses.clear()
-        did = self._did(name)
-        datasets = [did] if did.type == DATASET else list(self._datasets(did, set()))
-        facts = self._facts(datasets)
-        blocks = []
-        for dataset in datasets:
-            meta = facts.get(dataset.did)
-            is_open = meta is None or meta.is_open is not False
-            blocks.append(CatalogueBlock(dataset.did, is_open, None if meta is None else meta.length))
+        did = self._did(name, "?dynamic_depth=DATASET")
+        blocks = [
+            CatalogueBlock(f"{meta.scope}:{meta.name}", meta.is_open is not False, meta.length)
+            for meta in list_datasets(self._session, did)
+        ]
         return CatalogueContents(did.open is not False, tuple(blocks))
 
-    def _datasets(self, container: Did, seen: set[str]) -> Iterator[Did]:
-        """The data sets below a container, each once."""
-        seen.add(container.did)
-        path = f"/dids/{did_path(container.scope, container.name)}/dids"
-        for child in list(self._session.rows(Did, path)):
-            if child.did in seen:
-                continue
-            if child.type == CONTAINER:
-                yield from self._datasets(child, seen)
-            elif child.type == DATASET:
-                seen.add(child.did)
-                yield child
-
-    def _facts(self, datasets: Sequence[Did]) -> dict[str, DidMeta]:
-        facts = {}
-        for part in _parts(datasets):
-            body = {"dids": [{"scope": did.scope, "name": did.name} for did in part]}
-            for meta in self._session.rows(DidMeta, "/dids/bulkmeta", body):
-                facts[f"{meta.scope}:{meta.name}"] = meta
-        return facts
-
     def files(self, block: str) -> Sequence[FileEntry]:
-        scope, name = split_did(block)
-        path = f"/dids/{did_path(scope, name)}/files"
         algorithm = self._options.paths
         return [
             FileEntry(
@@ -108,7 +78,7 @@ class RucioCatalogue:
                 file.events or 0,
                 f"adler32:{file.adler32.lower():0>8}" if file.adler32 else "",
             )
-            for file in self._session.rows(DidFile, path)
+            for file in list_files(self._session, *split_did(block))
         ]
 
     # --- places
@@ -123,7 +93,7 @@ class RucioCatalogue:
     def _locked(self, blocks: Sequence[str]) -> dict[str, set[str]]:
         """The RSEs where rules keep all files of each data set."""
         locked: dict[str, set[str]] = defaultdict(set)
-        for part in _parts([split_did(block) for block in blocks]):
+        for part in parts_of([split_did(block) for block in blocks]):
             body = {"dids": [{"scope": scope, "name": name, "type": "dataset"} for scope, name in part]}
             for lock in self._session.rows(DatasetLock, "/locks/bulk_locks_for_dids", body):
                 if lock.state == "OK":
@@ -168,13 +138,17 @@ class RucioCatalogue:
         with self._lock:
             if name in self._rses:
                 return self._rses[name]
-        try:
-            rse: Rse | None = self._session.row(Rse, f"/rses/{name}")
-        except NotFound:
-            rse = None
-        with self._lock:
-            self._rses[name] = rse
+        rse = self._found_rse(name)
+        if rse is not None:
+            with self._lock:
+                self._rses[name] = rse
         return rse
+
+    def _found_rse(self, name: str) -> Rse | None:
+        try:
+            return self._session.row(Rse, f"/rses/{name}")
+        except NotFound:
+            return None
 
     # --- outputs
 
@@ -199,8 +173,3 @@ def split_did(name: str) -> tuple[str, str]:
     if not scope or not plain:
         raise InvalidInput(f"{name!r} is no name of Rucio", hint="SCOPE:NAME, such as data26:run.2026.AOD")
     return scope, plain
-
-
-def _parts(rows: Sequence[_Row]) -> Iterator[Sequence[_Row]]:
-    for first in range(0, len(rows), DIDS_AT_ONCE):
-        yield rows[first : first + DIDS_AT_ONCE]

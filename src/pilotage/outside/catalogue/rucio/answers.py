@@ -12,6 +12,8 @@ class Did(msgspec.Struct):
     name: str
     type: str
     open: bool | None = None
+    length: int | None = None
+    bytes: int | None = None
 
     @property
     def did(self) -> str:

@@ -14,7 +14,8 @@ from pilotage.core.errors import Conflict
 from pilotage.core.policy.catalogue_model import CataloguePlace
 from pilotage.core.policy.catalogue_types.rucio import RucioOptions
 from pilotage.outside.catalogue.adapter import OutgoingBlock
-from pilotage.outside.catalogue.rucio.answers import Did, DidFile, Rse
+from pilotage.outside.catalogue.rucio.answers import Did, Rse
+from pilotage.outside.catalogue.rucio.listing import list_files
 from pilotage.outside.catalogue.rucio.paths import url_of
 from pilotage.outside.catalogue.rucio.session import RucioFault, RucioSession, did_path
 
@@ -113,10 +114,9 @@ class RucioRegistration:
 
     def _check(self) -> None:
         """Raise `Conflict` unless Rucio has the files of the block, and no others."""
-        path = f"/dids/{did_path(self._scope, self._dataset)}/files"
         there = {
             (row.name, row.bytes or 0, (row.adler32 or "").lower().zfill(8))
-            for row in self._session.rows(DidFile, path)
+            for row in list_files(self._session, self._scope, self._dataset)
         }
         ours = {(self._file_name(file), file.size, _adler32(file)) for file in self._block.files}
         if there != ours:
