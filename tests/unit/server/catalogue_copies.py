@@ -17,7 +17,6 @@ from pilotage.server.duties.registrations import RegistrationDuty
 from pilotage.services.catalogue import following
 from pilotage.store.tables import catalogues, datasets, followed_datasets, location_sets
 from pilotage.store.tables.datasets import BlockRow, DataSetRow
-from pilotage.store.tables.selections import Viewer
 from tests.paper_catalogue import PaperCatalogue
 from tests.unit.server.duty_pool import Pool
 from tests.unit.services.bench import Bench
@@ -32,7 +31,6 @@ retry = 60
 [catalogues.c.rucio]
 url = "https://rucio.example.org"
 """
-EVERYBODY = Viewer("", everything=True)
 
 
 class Copies:

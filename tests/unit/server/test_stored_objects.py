@@ -10,9 +10,11 @@ from typing import Any, cast
 import msgspec
 import pytest
 
+from pilotage.core.errors import Overloaded
 from pilotage.core.policy import parse
 from pilotage.outside.storage.operations import StoredObject
 from pilotage.server.context import Context
+from pilotage.server.http import stored_objects
 from pilotage.server.http.pilot_endpoints import ENDPOINTS
 from pilotage.server.http.stored_objects import check_objects, has_objects
 from pilotage.wire.data import StoredFile
@@ -32,6 +34,11 @@ bucket = "data"
 """
 )
 PREFIX = "s3://s3.example.org/data/r-1/x"
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stored_objects, "PAUSES", (0.0, 0.0))
 
 
 def written(name: str = "1/2-1/a", **fields: Any) -> StoredFile:
@@ -68,7 +75,9 @@ def context_with(there: Callable[[str], StoredObject], asked: list[str]) -> Cont
 
 def checked(finish: Finish, there: StoredObject) -> list[str]:
     asked: list[str] = []
-    asyncio.run(check_objects(context_with(lambda url: there, asked), [finish]))
+    asyncio.run(
+        check_objects(context_with(lambda url: there, asked), [ExchangeRequest(1, finishes=[finish])])
+    )
     return asked
 
 
@@ -91,6 +100,43 @@ def test_another_file_makes_it_a_failure_that_is_tried_again(there: StoredObject
     finish = Finish(2, 1, exit_code=0, files=[written()])
     checked(finish, there)
     assert (finish.failure, finish.message, finish.files) == ("output", f"1/2-1/a at results: {reason}", [])
+
+
+REFUSALS = [
+    StoredObject(problem=f"answers {status}", is_unknown=status > 404) for status in (403, 404, 429, 503)
+]
+
+
+def answers(*told: StoredObject) -> Callable[[str], StoredObject]:
+    left = list(told)
+    return lambda url: left.pop(0) if len(left) > 1 else left[0]
+
+
+@pytest.mark.parametrize("refusal", REFUSALS)
+def test_one_refusal_throws_no_finish_away(refusal: StoredObject) -> None:
+    finish = Finish(2, 1, exit_code=0, files=[written()])
+    message, asked = ExchangeRequest(1, finishes=[finish]), list[str]()
+    context = context_with(answers(refusal, StoredObject(5, "e")), asked)
+    asyncio.run(check_objects(context, [message]))
+    assert (len(asked), message.finishes, finish.failure, len(finish.files)) == (2, [finish], "", 1)
+
+
+@pytest.mark.parametrize("refusal", REFUSALS)
+def test_a_service_that_does_not_answer_lets_the_finish_wait_and_one_without_the_file_ends_it(
+    refusal: StoredObject,
+) -> None:
+    waiting, other = Finish(2, 1, files=[written()]), Finish(3, 1, exit_code=0)
+    messages = [ExchangeRequest(1, finishes=[waiting, other]), ExchangeRequest(1)]
+    context = context_with(answers(refusal), [])
+    asyncio.run(check_objects(context, messages))
+    if refusal.is_unknown:
+        assert (messages[0].finishes, waiting.failure, len(waiting.files)) == ([other], "", 1)
+        messages = [ExchangeRequest(1, finishes=[waiting], leaving="idle")]
+        with pytest.raises(Overloaded):
+            asyncio.run(check_objects(context, messages))
+        assert messages[0].finishes == [waiting]
+    else:
+        assert (messages[0].finishes, waiting.failure) == ([waiting, other], "output")
 
 
 def test_logs_that_are_not_there_leave_the_result() -> None:

@@ -20,6 +20,8 @@ from pilotage.outside.storage.sigv4 import S3Request, presigned, quoted_path
 TIMEOUT = 10.0
 """Seconds without an answer after which a question fails."""
 QUESTIONS_AT_ONCE = 16
+_BUSY = (httpx.codes.REQUEST_TIMEOUT, httpx.codes.TOO_MANY_REQUESTS)
+_FAILED = httpx.codes.INTERNAL_SERVER_ERROR
 _OPERATIONS = {
     "get": "GET",
     "put": "PUT",
@@ -65,7 +67,8 @@ class S3Place:
         return SignedRequest(method, presigned(request, credentials, options.region, now, options.lifetime))
 
     def _key_of(self, url: str) -> str:
-        return urlsplit(url).path.removeprefix(f"/{self._options.bucket}").removeprefix("/")
+        """The name of an object: all after the bucket. In names of files, # and ? are characters as any other."""
+        return "".join(url.split("/", 4)[4:])
 
     def _address_of(self, key: str) -> str:
         endpoint = urlsplit(self._options.endpoint)
@@ -119,10 +122,9 @@ class S3Place:
             answer = self._ask(S3Operation("head", url), now)
         except PilotageError as error:
             return StoredObject(problem=str(error), is_unknown=True)
-        if answer.status_code >= httpx.codes.INTERNAL_SERVER_ERROR:
-            return StoredObject(problem=str(self._error(answer)), is_unknown=True)
         if answer.status_code != httpx.codes.OK:
-            return StoredObject(problem=str(self._error(answer)))
+            code = answer.status_code
+            return StoredObject(problem=str(self._error(answer)), is_unknown=code in _BUSY or code >= _FAILED)
         size = answer.headers.get("Content-Length", "")
         return StoredObject(int(size) if size.isdecimal() else -1, answer.headers.get("ETag", "").strip('"'))
 

@@ -100,14 +100,14 @@ def _exchange(context: Context, token: str, body: Body) -> PilotCall:
     *earlier, last = (
         BatchableRequest(context.pilots.exchange, (hashed, part), _weight(part)) for part in messages
     )
-    prepare = partial(_check_objects, context, token, request) if has_objects(request.finishes) else None
+    prepare = partial(_check_objects, context, token, messages) if has_objects(request.finishes) else None
     return PilotCall(last, encode, True, earlier, joined if earlier else itemgetter(-1), prepare)
 
 
-async def _check_objects(context: Context, token: str, request: ExchangeRequest) -> None:
+async def _check_objects(context: Context, token: str, messages: Sequence[ExchangeRequest]) -> None:
     """Ask S3 services for the files of finishes. For an unknown token nobody is asked: the exchange refuses it."""
     if await pilot_is_known(context, token):
-        await check_objects(context, request.finishes)
+        await check_objects(context, messages)
 
 
 def _weight(request: ExchangeRequest) -> int:

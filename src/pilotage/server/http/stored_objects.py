@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pilotage.core.errors import Conflict, Overloaded, TooLarge
@@ -16,13 +16,22 @@ from pilotage.outside.storage.operations import StoredObject
 from pilotage.server.context import Context
 from pilotage.server.daemon_threads import DaemonThreads
 from pilotage.wire.data import StoredFile
-from pilotage.wire.pilot import Finish
+from pilotage.wire.pilot import ExchangeRequest, Finish
 from pilotage.wire.storage import SentOutput
 
 _SCHEME = "s3://"
 
 RETRY_AFTER = 5.0
 """Seconds until a pilot tells again of an output that the service could not be asked for."""
+
+PAUSES = (1.0, 2.0)
+"""Seconds before the service is asked again for a file that it does not tell of.
+
+A new object may not be known everywhere at once, and a key may just be replaced.
+"""
+
+LONGEST = 8.0
+"""Seconds after which nothing is asked again: the pilot waits for the answer to its message."""
 
 _threads = DaemonThreads("storage of a finish")
 
@@ -37,16 +46,33 @@ def _objects_of(finish: Finish) -> list[StoredFile]:
     return [file for file in files if file.prefix.startswith(_SCHEME)]
 
 
-async def check_objects(context: Context, finishes: Sequence[Finish]) -> None:
-    """Turn a finish whose files are not there as they were written into that of a failed job."""
-    for finish in finishes:
-        problems = await _problems(context, _objects_of(finish))
-        if finish.logs is not None and (reason := problems.get(id(finish.logs))):
-            finish.logs = None
-            finish.message = finish.message or f"its logs were not stored: {reason}"
-        reason = next((problems[id(file)] for file in finish.files if id(file) in problems), "")
-        if reason:
-            finish.failure, finish.message, finish.files = "output", reason, []
+async def check_objects(context: Context, messages: Sequence[ExchangeRequest]) -> None:
+    """Turn a finish whose files are not there as they were written into that of a failed job.
+
+    A finish whose files the service does not tell of is taken out of its message: it has no verdict, so its pilot
+    sends it again. Raises `Overloaded` if the pilot would leave after the message.
+    """
+    files = [file for message in messages for finish in message.finishes for file in _objects_of(finish)]
+    problems = await _problems(context, files)
+    for message in messages:
+        checked = [finish for finish in message.finishes if _is_checked(finish, problems)]
+        if len(checked) < len(message.finishes) and messages[-1].leaving:
+            raise Overloaded("the storage of a finish does not answer", retry_after=RETRY_AFTER)
+        message.finishes[:] = checked
+
+
+def _is_checked(finish: Finish, problems: Mapping[int, StoredObject]) -> bool:
+    """Whether all is known of the files of a finish. It is changed by problems that stay."""
+    own = {id(file): problems[id(file)] for file in _objects_of(finish) if id(file) in problems}
+    if any(there.is_unknown for there in own.values()):
+        return False
+    if finish.logs is not None and (trouble := own.get(id(finish.logs))):
+        finish.logs = None
+        finish.message = finish.message or f"its logs were not stored: {trouble.problem}"
+    reason = next((own[id(file)].problem for file in finish.files if id(file) in own), "")
+    if reason:
+        finish.failure, finish.message, finish.files = "output", reason, []
+    return True
 
 
 async def complete_output(context: Context, path: Path, sent: SentOutput) -> None:
@@ -71,25 +97,34 @@ async def complete_output(context: Context, path: Path, sent: SentOutput) -> Non
     await asyncio.to_thread(records.complete, path, sent.size, sent.etag)
 
 
-async def _problems(context: Context, files: Sequence[StoredFile]) -> dict[int, str]:
-    """The reasons against files, by their identity."""
-    policy, problems = context.pool.policy, dict[int, str]()
+async def _problems(context: Context, files: Sequence[StoredFile]) -> dict[int, StoredObject]:
+    """The files that are not as they were written, by their identity, each with its problem."""
+    policy, problems = context.pool.policy, dict[int, StoredObject]()
     by_place: dict[str, list[StoredFile]] = defaultdict(list)
     for file in files:
         by_place[_place_of(policy, file)].append(file)
-    for place, of_place in by_place.items():
-        if not place:
-            problems |= {id(file): f"{file.prefix} is in no table `storage.NAME`" for file in of_place}
-            continue
-        urls = [f"{file.prefix}/{file.name}" for file in of_place]
-        look = context.work.storage.look_at
-        asked = asyncio.get_running_loop().run_in_executor(
-            _threads, look, policy, place, urls, context.clock()
-        )
-        for file, there in zip(of_place, await asked, strict=True):
-            if reason := _difference(file, there):
-                problems[id(file)] = f"{file.name} at {place}: {reason}"
-    return problems
+    for file in by_place.pop("", ()):
+        problems[id(file)] = StoredObject(problem=f"{file.prefix} is in no table `storage.NAME`")
+    loop = asyncio.get_running_loop()
+    begun = loop.time()
+    for place, asked in by_place.items():
+        for pause in (0.0, *PAUSES):
+            await asyncio.sleep(pause)
+            objects = await _look_at(context, place, asked)
+            for file, there in zip(asked, objects, strict=True):
+                reason = _difference(file, there)
+                problems[id(file)] = there._replace(problem=reason and f"{file.name} at {place}: {reason}")
+            asked = [file for file, there in zip(asked, objects, strict=True) if there.problem]
+            if not asked or loop.time() - begun > LONGEST:
+                break
+    return {key: there for key, there in problems.items() if there.problem}
+
+
+async def _look_at(context: Context, place: str, files: Sequence[StoredFile]) -> list[StoredObject]:
+    """Each of these files as the service tells it."""
+    urls = [f"{file.prefix}/{file.name}" for file in files]
+    look, loop = context.work.storage.look_at, asyncio.get_running_loop()
+    return await loop.run_in_executor(_threads, look, context.pool.policy, place, urls, context.clock())
 
 
 def _place_of(policy: Policy, file: StoredFile) -> str:

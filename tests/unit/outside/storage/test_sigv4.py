@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import random
 from datetime import UTC, datetime
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
 
+import pytest
+
+from pilotage.core.policy.storage_model import S3Options
+from pilotage.outside.storage.operations import S3Operation
+from pilotage.outside.storage.s3 import S3Place
 from pilotage.outside.storage.sigv4 import S3Credentials, S3Request, presigned, quoted_path
 
 EXAMPLE = S3Credentials("AKIAIOSFODNN7EXAMPLE", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY")
@@ -50,3 +56,29 @@ def test_paths_and_queries_are_quoted_once() -> None:
 
 def test_a_key_is_never_shown() -> None:
     assert EXAMPLE.secret_key not in repr(EXAMPLE)
+
+
+def test_each_name_of_a_file_is_an_object_of_its_own_with_all_of_its_characters(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", EXAMPLE.access_key)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", EXAMPLE.secret_key)
+    options = S3Options(endpoint="https://s3.example.org", bucket="data", prefix="out")
+    place = S3Place(options)
+    seed = random.SystemRandom().randrange(1 << 32)
+    print(f"seed {seed}")
+    draw = random.Random(seed)
+    odd = "#?%&=+;:@ ü/.a[]~'\\"
+    names = {"part#1", "part#2", "a?b", "a b", "a+b", *("".join(draw.choices(odd, k=4)) for _ in range(200))}
+    for operation in ("put", "get", "head", "remove", "begin", "part", "complete", "abort"):
+        for name in names:
+            signed = place.sign(S3Operation(operation, f"{options.address}/{name}"), NOW)
+            assert unquote(urlsplit(signed.address).path) == f"/data/out/{name}"
+            assert not urlsplit(signed.address).fragment
+    for name in names:
+        listed = place.sign(
+            S3Operation("list", f"{options.address}/{name}/", after=f"{options.address}/{name}"), NOW
+        )
+        query = parse_qs(urlsplit(listed.address).query)
+        assert (query["prefix"], query["start-after"]) == ([f"out/{name}/"], [f"out/{name}"])
+    place.close()

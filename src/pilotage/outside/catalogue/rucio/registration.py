@@ -6,6 +6,7 @@ only if it has the files of the block and no others.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -25,6 +26,10 @@ EXISTS = ("DataIdentifierAlreadyExists", "DuplicateRule", "DuplicateContent")
 CLOSED = "UnsupportedOperation"
 """Rucio's answer for a data set that is closed already."""
 
+LONGEST_NAME = 250
+"""Characters of a name in Rucio."""
+
+_ATTEMPT = re.compile(r"[0-9]+/[0-9]+-[0-9]+(-[0-9]+)?/")
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]")
 
 
@@ -41,7 +46,7 @@ class RucioRegistration:
         self._session = session
         self._options = options
         self._scope, _, self._container = block.collection.partition(":")
-        self._dataset = f"{self._container}.{plain_name(block.name)}"
+        self._dataset = name_below(self._container, block.name.replace("#", "."))
         self._block = block
         self._rse, self._below = _storage(block, places)
 
@@ -76,7 +81,7 @@ class RucioRegistration:
             yield self._block.files[first : first + FILES_AT_ONCE]
 
     def _file_name(self, file: FileEntry) -> str:
-        return f"{self._container}.{plain_name(file.name)}"
+        return name_below(self._container, file.name)
 
     def _make(self, kind: str, name: str) -> None:
         path = f"/dids/{did_path(self._scope, name)}"
@@ -149,9 +154,20 @@ class RucioRegistration:
                 raise
 
 
-def plain_name(text: str) -> str:
-    """A part of a name with the characters that Rucio allows."""
-    return _NOT_IN_NAMES.sub("_", text.replace("/", ".").replace("#", "."))
+def name_below(container: str, text: str) -> str:
+    """The name of a file or block of a container, with the characters and the length that Rucio allows.
+
+    Text that is changed gets a mark of its own, so two files never have one name. A folder of an attempt,
+    ELEMENT/JOB-EPOCH, needs none.
+    """
+    folder = _ATTEMPT.match(text)
+    start = folder.end() if folder else 0
+    plain = text[:start].replace("/", ".") + _NOT_IN_NAMES.sub("_", text[start:].replace("/", "."))
+    name = f"{container}.{plain}"
+    if plain[start:] == text[start:] and len(name) <= LONGEST_NAME:
+        return name
+    mark = hashlib.sha256(text.encode()).hexdigest()[:16]
+    return f"{name[: LONGEST_NAME - 1 - len(mark)]}-{mark}"
 
 
 def _adler32(file: FileEntry) -> str:
