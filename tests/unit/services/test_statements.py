@@ -14,9 +14,11 @@ import pytest
 from pilotage.core.queues.indexed_queue import HeadsRequest
 from pilotage.services.pilots.exchange import exchange_many, token_hash
 from pilotage.services.pool.index_loading import open_pool
+from pilotage.services.submission.accept import ChunkedInsert
+from pilotage.services.submission.job_creation import new_pace
 from pilotage.store.engine.bulk_statements import BulkStatement
 from pilotage.store.tables import counts as count_rows
-from pilotage.store.tables import jobs, pilots
+from pilotage.store.tables import jobs, pilots, submissions
 from pilotage.store.writer.transaction import Transaction
 from pilotage.wire.pilot import ExchangeRequest, OfferedJob, Reference
 from tests.unit.services.bench import Bench, finished
@@ -146,6 +148,40 @@ def test_most_statements_share_a_trip_to_the_database(bench: Bench) -> None:
     read = sum(isinstance(one, str) and HEADS in one for one, _ in asked)
     assert connection.round_trips - before - read <= 3
     assert len(asked) + 2 - read >= 9
+
+
+@pytest.mark.parametrize("fields", [{}, {"after_ok": ("1",)}, {"parallel": 1}])
+def test_a_small_submission_is_stored_with_its_jobs_in_one_transaction(
+    bench: Bench, fields: dict[str, Any]
+) -> None:
+    bench.submit()
+    pace = new_pace()
+    small, repeated = (ChunkedInsert.of(bench.prepared(2, key="k", **fields), pace) for _ in range(2))
+
+    def fails(_: object) -> None:
+        raise RuntimeError("this one only")
+
+    def accepting(tx: Transaction) -> submissions.SubmissionRow | None:
+        return small.step(bench.pool, tx, bench.now)
+
+    before = getattr(bench.connection, "round_trips", 0)
+    row = bench.do(accepting)
+    trips = getattr(bench.connection, "round_trips", 0) - before
+    assert small.has_jobs
+    assert submissions.with_unmade_jobs(bench.connection) == []
+    assert trips <= (8 if fields else 5)
+    assert bench.do(lambda tx: repeated.step(bench.pool, tx, bench.now)) == row
+    assert not repeated.has_jobs
+
+    large = ChunkedInsert.of(bench.prepared(pace.size + 1), pace)
+    stored = bench.do(lambda tx: large.step(bench.pool, tx, bench.now))
+    assert not large.has_jobs
+    assert stored is not None
+    assert submissions.with_unmade_jobs(bench.connection) == [stored.id]
+
+    small = ChunkedInsert.of(bench.prepared(2, **fields), pace)
+    answer, _ = bench.together(accepting, fails)
+    assert (answer.count, small.has_jobs) == (2, True)
 
 
 def test_no_hot_statement_reads_a_whole_table(bench: Bench) -> None:

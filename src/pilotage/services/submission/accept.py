@@ -1,8 +1,8 @@
 """Accepts submissions: checks them, and stores them for the creation of their jobs.
 
 A submission in one request is accepted as a whole or not at all. Its chunks are stored one by one, and the last chunk
-makes it accepted. Then services/submission/job_creation.py creates its jobs. Submissions with rows in several requests
-are in services/submission/chunked.py.
+makes it accepted. Then services/submission/job_creation.py creates its jobs; few jobs are created in the same
+transaction. Submissions with rows in several requests are in services/submission/chunked.py.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ from pilotage.core.jobs.json_format import description_to_json
 from pilotage.core.jobs.per_job_inputs import decode_file, per_job_columns
 from pilotage.core.policy import Policy
 from pilotage.core.queues.identity import QueueIdentity, cpu_bucket, size_bucket, wall_bucket
+from pilotage.core.slice_pace import SlicePace
 from pilotage.core.trace_context import untraced
 from pilotage.services.pool.state import Pool
 from pilotage.services.submission.gates import check_parents, insert_whole_gate, lock_parents
-from pilotage.services.submission.job_creation import ChunkRows, cut, files_named
+from pilotage.services.submission.job_creation import ChunkRows, create_immediately, cut, files_named
 from pilotage.services.submission.mails import insert_mails
 from pilotage.services.submission.quota import check_room, jobs_of
 from pilotage.services.submission.used_uploads import use_files, use_inputs
@@ -190,44 +191,52 @@ class ChunkedInsert:
 
     prepared: PreparedSubmission
     chunks: tuple[ChunkRows, ...]
+    pace: SlicePace | None = None
+    """Jobs of a submission that it allows in one slice are created at once; None: all are created later."""
     submission: rows.SubmissionRow | None = None
     """The row of the submission, as stored so far."""
+    has_jobs: bool = False
+    """Whether all jobs are created."""
     _place: int = 0
 
     @classmethod
-    def of(cls, prepared: PreparedSubmission) -> ChunkedInsert:
+    def of(cls, prepared: PreparedSubmission, pace: SlicePace | None = None) -> ChunkedInsert:
         places = tuple(per_job_columns(prepared.description, prepared.names).values())
-        return cls(prepared, tuple(cut(prepared.rows, prepared.count, places)))
+        return cls(prepared, tuple(cut(prepared.rows, prepared.count, places)), pace)
 
     def step(self, pool: Pool, tx: Transaction, now: float) -> rows.SubmissionRow | None:
         """Store the next chunk. Returns the submission after the last chunk, or if the owner used the key before."""
-        before = self.submission, self._place
+        before = self.submission, self.has_jobs, self._place
 
         def undo() -> None:
-            self.submission, self._place = before
+            self.submission, self.has_jobs, self._place = before
 
         tx.on_rollback(undo)
-        if self.submission is None:
+        part, earlier = self.chunks[self._place], self.submission
+        last = self._place + 1 == len(self.chunks)
+        state = rows.CLOSED if last else rows.STAGED
+        if earlier is None:
             tx.lock(jobs_of(self.prepared.owner))
             known = self._known(tx)
             if known is not None:
                 return known
-            self.submission = begin(pool, tx, self.prepared, rows.STAGED, now)
-        part, submission = self.chunks[self._place], self.submission
-        first = JobId(submission.first_job + submission.count)
-        chunk = ChunkRow(submission.id, self._place, part.digest, first, part.count, 0, now)
+            submission = begin(pool, tx, self.prepared, state, now, part.count)
+        else:
+            submission = replace(earlier, count=earlier.count + part.count, state=state, touched=now)
+            save_progress(tx, earlier, submission)
+        self._insert_chunk(pool, tx, submission, part)
+        self.submission, self._place = submission, self._place + 1
+        return submission if last else None
+
+    def _insert_chunk(self, pool: Pool, tx: Transaction, row: rows.SubmissionRow, part: ChunkRows) -> None:
+        first = JobId(row.first_job + row.count - part.count)
+        chunk = ChunkRow(row.id, self._place, part.digest, first, part.count, 0, row.touched)
+        pace = self.pace
+        if pace is not None and len(self.chunks) == 1 and part.count <= pace.size:
+            pace.measured(part.count, lambda: create_immediately(pool, tx, chunk, part))
+            chunk, self.has_jobs = replace(chunk, made=chunk.count), True
         chunk_rows.insert(tx.connection, chunk, part.text)
-        use_files(tx, self.prepared.owner, chunk, part.files)
-        self._place += 1
-        last = self._place == len(self.chunks)
-        self.submission = replace(
-            submission,
-            count=submission.count + part.count,
-            state=rows.CLOSED if last else rows.STAGED,
-            touched=now,
-        )
-        save_progress(tx, submission, self.submission)
-        return self.submission if last else None
+        use_files(tx, row.owner, chunk, part.files)
 
     def _known(self, tx: Transaction) -> rows.SubmissionRow | None:
         prepared = self.prepared
@@ -271,14 +280,14 @@ def accept(pool: Pool, tx: Transaction, prepared: PreparedSubmission, now: float
 
 
 def begin(
-    pool: Pool, tx: Transaction, prepared: PreparedSubmission, state: str, now: float
+    pool: Pool, tx: Transaction, prepared: PreparedSubmission, state: str, now: float, count: int = 0
 ) -> rows.SubmissionRow:
-    """Store a submission without rows, and reserve the ids of its jobs if their number is known."""
-    if state == rows.STAGED:
+    """Store a submission whose first `count` rows follow. Reserve the ids of its jobs if their number is known."""
+    if state != rows.OPEN:
         check_room(
             pool.policy, tx, prepared.owner, prepared.count, blocked=prepared.description.begins_blocked
         )
-    expected = prepared.count if state == rows.STAGED else prepared.expected
+    expected = prepared.expected if state == rows.OPEN else prepared.count
     use_inputs(tx, prepared.owner, prepared.inputs, now)
     lock_parents(tx, prepared.description)
     queue = rows.get_or_insert_queue(tx.connection, prepared.identity, now)
@@ -298,7 +307,7 @@ def begin(
         job_type=prepared.description.job_type,
         queue=queue,
         first_job=first,
-        count=0,
+        count=count,
         warnings=prepared.warnings,
         state=state,
         touched=now,

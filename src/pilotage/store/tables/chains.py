@@ -209,7 +209,7 @@ def mark_returned(connection: Connection, jobs: Sequence[int]) -> None:
 
 def mark_created(connection: Connection, first: int, count: int) -> None:
     """Mark each of `count` new jobs from id `first` on, if others depend on it already."""
-    connection.execute(
+    connection.execute_later(
         "UPDATE jobs SET has_dependants = 1 WHERE id IN (SELECT c.parent_job FROM conditions c"
         " WHERE c.parent_job <> 0 AND c.parent_job >= ? AND c.parent_job < ?)",
         (first, first + count),

@@ -34,11 +34,11 @@ def insert(connection: Connection, chunk: ChunkRow, rows: str) -> None:
 
     The rows are stored only while jobs of the chunk remain to be created.
     """
-    connection.execute(insertion("submission_chunks", _COLUMNS), values(chunk))
+    connection.execute_later(insertion("submission_chunks", _COLUMNS), values(chunk))
     if chunk.made == chunk.count:
         return
     sql = "INSERT INTO pending_rows (submission_id, number, rows) VALUES (?, ?, ?)"
-    connection.execute(sql, (chunk.submission, chunk.number, rows))
+    connection.execute_later(sql, (chunk.submission, chunk.number, rows))
 
 
 def _to_chunk(row: Sequence[Any] | None) -> ChunkRow | None:
@@ -96,10 +96,10 @@ def pending_rows(connection: Connection, submission: SubmissionId, number: int) 
 def save_made(connection: Connection, chunk: ChunkRow, made: int) -> None:
     """Store the number of created jobs. The parameter rows are deleted when the chunk is complete."""
     sql = "UPDATE submission_chunks SET made = ? WHERE submission_id = ? AND number = ?"
-    connection.execute(sql, (made, chunk.submission, chunk.number))
+    connection.execute_later(sql, (made, chunk.submission, chunk.number))
     if made == chunk.count:
         sql = "DELETE FROM pending_rows WHERE submission_id = ? AND number = ?"
-        connection.execute(sql, (chunk.submission, chunk.number))
+        connection.execute_later(sql, (chunk.submission, chunk.number))
 
 
 @decision("chunks before an accepted one never change")

@@ -56,7 +56,7 @@ _COLUMNS = columns(SubmissionRow, group="grp", key="idempotency_key", queue="que
 
 
 def insert(connection: Connection, submission: SubmissionRow) -> None:
-    connection.execute(insertion("submissions", _COLUMNS), values(submission))
+    connection.execute_later(insertion("submissions", _COLUMNS), values(submission))
 
 
 @guarded("state", "count")
@@ -196,7 +196,7 @@ def insert_jobs(
         rows = f"[{','.join(texts)}]"
         connection.execute(sql, (first, s.id, s.queue, str(state), user_priority, at, event, s.owner, rows))
         return
-    connection.execute_bulk(
+    connection.execute_bulk_later(
         _JOBS,
         [
             (
@@ -260,7 +260,7 @@ def get_or_insert_queue(connection: Connection, identity: QueueIdentity, now: fl
     if marked:
         # A queue in use is not written, so that submissions of several servers to one queue do not wait for each other.
         sql = "UPDATE queues SET empty_since = NULL WHERE id = ? AND empty_since IS NOT NULL"
-        connection.execute(sql, (queue,))
+        connection.execute_later(sql, (queue,))
     return QueueId(queue)
 
 

@@ -72,10 +72,11 @@ async def accept_jobs(body: SubmitRequest, context: Context, caller: Caller) -> 
 
 async def accept_prepared(context: Context, prepared: PreparedSubmission) -> SubmitResponse:
     """Store a checked submission, and make its jobs."""
-    insert = await asyncio.to_thread(ChunkedInsert.of, prepared)
+    insert = await asyncio.to_thread(ChunkedInsert.of, prepared, context.work.gate.pace)
     submission = await _insert(context, insert)
-    with child_span("create jobs"):
-        await context.work.gate.make(context.pool, JobCreator(submission.id))
+    if not insert.has_jobs:
+        with child_span("create jobs"):
+            await context.work.gate.make(context.pool, JobCreator(submission.id))
     return response(submission)
 
 
