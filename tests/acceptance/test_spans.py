@@ -93,7 +93,7 @@ def test_a_submission_is_one_trace(
     assert (request.parent, request.service) == (command_span.id, "pilotage")
     assert request.attributes["http.response.status_code"] == 200
     within = [span for span in receiver.spans if span.parent == request.id]
-    assert {"transaction", "create jobs"} <= {span.name for span in within}
+    assert "transaction" in {span.name for span in within}
     [whole] = of_job(receiver, "job", job)
     assert (whole.parent, whole.trace, attempt.parent) == (request.id, trace, whole.id)
     assert whole.begin <= attempt.begin
