@@ -47,10 +47,10 @@ def limits_first(pool: Pool, tx: Transaction, limits: Sequence[int], now: float)
 
 
 def queue_first(
-    pool: Pool, tx: Transaction, prepared: PreparedSubmission, state: str, now: float
+    pool: Pool, tx: Transaction, prepared: PreparedSubmission, state: str, now: float, count: int = 0
 ) -> SubmissionRow:
     submissions.get_or_insert_queue(tx.connection, prepared.identity, now)
-    return begin(pool, tx, prepared, state, now)
+    return begin(pool, tx, prepared, state, now, count)
 
 
 def conditions_first(tx: Transaction, keys: set[GateKey], decided: Sequence[ConditionState] = ()) -> None:

@@ -169,7 +169,7 @@ def test_a_small_submission_is_stored_with_its_jobs_in_one_transaction(
     trips = getattr(bench.connection, "round_trips", 0) - before
     assert small.has_jobs
     assert submissions.with_unmade_jobs(bench.connection) == []
-    assert trips <= (8 if fields else 5)
+    assert trips <= (9 if fields else 5)
     assert bench.do(lambda tx: repeated.step(bench.pool, tx, bench.now)) == row
     assert not repeated.has_jobs
 
