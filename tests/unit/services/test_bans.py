@@ -44,6 +44,18 @@ def expire(bench: Bench) -> int:
     return bench.do(lambda tx: bans.expire_bans(bench.pool, tx, bench.now))
 
 
+def test_a_name_that_nobody_has_is_not_banned(bench: Bench) -> None:
+    with pytest.raises(NotFound, match="no user bobb"):
+        ban(bench, "bobb")
+    assert not bench.pool.offers.bans
+
+
+def test_an_owner_of_jobs_who_has_left_the_policy_can_be_banned(bench: Bench) -> None:
+    bench.submit(owner="bob")
+    del bench.pool.policy.users["bob"]
+    assert ban(bench, "bob").owner == "bob"
+
+
 def test_running_jobs_there_are_killed_and_others_go_on(bench: Bench) -> None:
     bench.submit(2, owner="bob")
     here, other = bench.pilot(), bench.pilot()

@@ -21,6 +21,24 @@ CAPABILITIES = frozenset({READ, CREATE, CANCEL, MODIFY})
 """Scopes of the WLCG profile for computing. A token with one of them allows only the calls that its scopes name."""
 _SCITOKENS = {"condor:/READ": {READ}, "condor:/WRITE": {CREATE, CANCEL, MODIFY}}
 """Scopes that HTCondor has for SciTokens, as scopes of the profile."""
+COMPUTING = frozenset(
+    [
+        *(
+            "submissions",
+            "uploads",
+            "jobs",
+            "outputs",
+            "matchmaking",
+            "requests",
+            "datasets",
+            "catalogues",
+            "storage",
+        ),
+        *("agents", "pilots", "ces", "sites", "bans", "issuers"),
+    ]
+)
+"""The first words of addresses, below the version, that these scopes may open for more than a look. Tokens, codes and
+the policy are not among them: they would give more rights than the token has."""
 _OF_PROFILES = ("compute.", "storage.", "condor:/", "read:/", "write:/")
 """The beginnings of scopes of both profiles. A token with such scopes for another service has no rights here."""
 
@@ -64,7 +82,7 @@ def find_claim(claims: Mapping[str, object], name: str) -> object:
 
 
 def _groups(issuer: TrustedIssuer, policy: Policy, value: object) -> tuple[str, ...]:
-    values = value.split() if isinstance(value, str) else value if isinstance(value, list) else ()
+    values = [value] if isinstance(value, str) else value if isinstance(value, list) else ()
     keys = _entitlement_keys(issuer)
     names: list[str] = []
     for item in values[:MOST_GROUPS]:
@@ -130,11 +148,18 @@ def choose_group(policy: Policy, account: ClaimedAccount, asked: str) -> str:
 def read_capabilities(claims: Mapping[str, object]) -> frozenset[str] | None:
     """The rights of the token, as scopes of the WLCG profile; None: all rights of its user.
 
-    `scp` holds the scopes of some issuers, and both claims may be lists.
+    `scp` holds the scopes of some issuers, and both claims may be lists. If both are there, both bound the token.
     """
-    value = claims.get("scope", claims.get("scp", ""))
-    words = value.split() if isinstance(value, str) else value if isinstance(value, list) else []
-    bounding = [word for word in words if isinstance(word, str) and word.startswith(_OF_PROFILES)]
+    bounds = [bound for name in ("scope", "scp") if (bound := _bound(claims.get(name))) is not None]
+    return frozenset.intersection(*bounds) if bounds else None
+
+
+def _bound(claim: object) -> frozenset[str] | None:
+    """The rights that one claim leaves; None: it bounds nothing. A claim that is neither text nor texts leaves none."""
+    texts = [claim] if isinstance(claim, str) else [] if claim is None else claim
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+        return frozenset()
+    bounding = [word for text in texts for word in text.split() if word.startswith(_OF_PROFILES)]
     if not bounding:
         return None
     named = (_SCITOKENS.get(word, {word.partition(":")[0]}) for word in bounding)

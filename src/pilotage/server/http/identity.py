@@ -6,7 +6,7 @@ from collections.abc import MutableMapping
 from typing import Any
 
 from pilotage.core.errors import Forbidden, NotAuthenticated, PilotageError
-from pilotage.core.identity.claims import CANCEL, CREATE, MODIFY, READ
+from pilotage.core.identity.claims import CANCEL, COMPUTING, CREATE, MODIFY, READ
 from pilotage.core.ids import PilotId
 from pilotage.core.policy.model import ADMINISTRATOR
 from pilotage.server.context import Context, identity_of
@@ -106,15 +106,22 @@ def check_sender(access: Access, scope: MutableMapping[str, Any]) -> None:
 
 def _need_capability(capabilities: frozenset[str], method: str, path: str) -> None:
     needed = capability_of(method, path)
+    if needed is None:
+        raise Forbidden(
+            "no scope of computing allows this: it would give more rights than the token has",
+            hint="`pilotage login` gets a token without scopes of computing",
+        )
     if needed not in capabilities:
         allowed = ", ".join(sorted(capabilities)) or "nothing here"
         raise Forbidden(f"this token does not allow {needed}", hint=f"its scopes allow {allowed}")
 
 
-def capability_of(method: str, path: str) -> str:
-    """The scope of the WLCG profile that a token with such scopes needs for a call."""
+def capability_of(method: str, path: str) -> str | None:
+    """The scope of the WLCG profile that a token with such scopes needs for a call; None: none of them suffices."""
     if method in ("GET", "HEAD") or path.endswith("/check"):
         return READ
+    if path.removeprefix("/v1/").partition("/")[0] not in COMPUTING:
+        return None
     if path.startswith(("/v1/submissions", "/v1/uploads")):
         return CREATE
     return CANCEL if path.endswith("/kill") else MODIFY

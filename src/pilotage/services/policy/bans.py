@@ -48,7 +48,15 @@ def ban(
     now: float,
     until: float | None = None,
 ) -> BanRow:
-    """Ban a user from a site, or from all sites if it is empty. A ban in force gets the new facts."""
+    """Ban a user from a site, or from all sites if it is empty. A ban in force gets the new facts.
+
+    Raises `NotFound` for a name that neither the policy nor a job has: it may be mistyped.
+    """
+    if owner not in pool.policy.users and not bans.has_submitted(tx.connection, owner):
+        raise NotFound(
+            f"the policy has no user {owner}, and no job is of {owner}",
+            hint="a user whom the policy gets later can be banned then: see `pilotage policy show`",
+        )
     tx.on_rollback(lambda: read_bans(pool, tx))
     bans.insert(tx.connection, owner=owner, site=site, by=by, reason=reason, now=now, until=until)
     _record(pool.ids, tx, "ban", by, f"{_subject(owner, site)}" + (f": {reason}" if reason else ""), now)

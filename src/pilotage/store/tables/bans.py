@@ -52,6 +52,13 @@ def recent(connection: Connection, most: int) -> list[BanRow]:
     return [BanRow(*row) for row in connection.execute(sql, (most,))]
 
 
+@hint("a name stays known while its submissions are kept")
+def has_submitted(connection: Connection, owner: str) -> bool:
+    """Whether there is a submission of this owner."""
+    sql = "SELECT 1 FROM submissions WHERE owner = ? LIMIT 1"
+    return connection.execute(sql, (owner,)).fetchone() is not None
+
+
 def insert(
     connection: Connection, *, owner: str, site: str, by: str, reason: str, now: float, until: float | None
 ) -> None:

@@ -77,7 +77,7 @@ def test_an_entitlement_counts_by_its_namespace_group_role_and_authority(
     entitlement: str, table: str, found: tuple[str, ...]
 ) -> None:
     assert groups([entitlement], table) == found
-    assert groups(f"urn:mace:egi.eu:res:x {entitlement}", table) == found, "a text instead of a list"
+    assert groups(entitlement, table) == found, "a text instead of a list"
 
 
 SOURCE = 'entitlements = ["urn:mace:egi.eu#aai.egi.eu"]'
@@ -225,7 +225,11 @@ def test_without_a_claim_the_policy_gives_the_groups() -> None:
     [
         ({"scope": ["openid", "compute.read"]}, {"compute.read"}),
         ({"scp": "compute.cancel"}, {"compute.cancel"}),
-        ({"scp": ["condor:/WRITE", 7]}, {"compute.create", "compute.cancel", "compute.modify"}),
+        ({"scp": ["condor:/WRITE", 7]}, set()),
+        ({"scope": "openid", "scp": "compute.read"}, {"compute.read"}),
+        ({"scope": "compute.read", "scp": ["openid"]}, {"compute.read"}),
+        ({"scope": "compute.read compute.create", "scp": "compute.create"}, {"compute.create"}),
+        ({"scope": "compute.modify", "scp": {}}, set()),
         ({"scope": "storage.read:/ openid"}, set()),
         ({"scope": "read:/home write:/home"}, set()),
         ({"scope": "condor:/ADMINISTRATOR"}, set()),
