@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from pilotage.cli.time_format import format_instant
+from pilotage.core.printable import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -228,16 +229,6 @@ def fitting_columns(columns: Sequence[Column], rows: Sequence[Sequence[str]], wi
             break
         shown.remove(max(optional, key=lambda place: (empty[place], columns[place].rank, place)))
     return shown
-
-
-def printable(value: Any) -> str:
-    """One line without control characters: names and messages come from other people's jobs."""
-    if value is None:
-        return ""
-    text = str(value)
-    if text.isprintable():
-        return text
-    return "".join(letter if letter.isprintable() else " " for letter in text)
 
 
 def format_counts(counts: Counts) -> str:

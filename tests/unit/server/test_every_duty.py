@@ -16,11 +16,14 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import msgspec
 import pytest
 
 import pilotage.server
 from pilotage.core.errors import Conflict
 from pilotage.core.ids import JobId, PilotId, QueueId, SubmissionId
+from pilotage.core.policy.model import Mail
+from pilotage.outside.mail.smtp import Delivery, MailOutcome, OutgoingMail
 from pilotage.server.duties import (
     addresses,
     agents,
@@ -65,13 +68,15 @@ from pilotage.services.jobs import dependants as of_dependants
 from pilotage.services.peers import sync
 from pilotage.services.pilots.costs import Booking
 from pilotage.services.submission import chunked
+from pilotage.services.submission.mails import MailReport
 from pilotage.services.why import answer, wait_history
 from pilotage.services.workqueue import expiry
 from pilotage.services.workqueue.propagation import Propagation
-from pilotage.store.tables import chains, job_outcomes, location_sets
+from pilotage.store.tables import chains, job_outcomes, location_sets, mails
 from pilotage.store.tables import job_counts as of_jobs
 from pilotage.store.tables.job_counts import CountChange
 from pilotage.store.tables.job_outcomes import JobEnd
+from pilotage.store.tables.mails import MailRow
 from pilotage.store.tables.work_queue_depth import WorkQueueDepth
 from pilotage.store.writer.transaction import Transaction
 from tests.unit.server.duty_pool import BAD, Pool
@@ -372,6 +377,36 @@ def _submissions(pool: Pool) -> Case:
     return Case(peers.SubmissionsDuty(pool.context), SubmissionId(1), lambda: done == {2, 3})
 
 
+def _mails(pool: Pool) -> Case:
+    """The mail to the first of three recipients cannot be made. Its row is deleted before the try."""
+    queue, told = pool.queue, list[str]()
+    for _ in range(3):
+        pool.bench.submit()
+    made = [MailRow(SubmissionId(number), "end", f"user{number}@example.org") for number in (1, 2, 3)]
+    pool.bench.do(lambda tx: mails.add(tx.connection, made))
+
+    def reports(_: Any, rows: Sequence[MailRow]) -> list[MailReport]:
+        return [MailReport((row.key,), row.recipient, "ended") for row in rows]
+
+    def send(_: str, message: OutgoingMail) -> Delivery:
+        if message.recipient == made[0].recipient:
+            raise ValueError(BAD)
+        told.append(message.recipient)
+        return Delivery(MailOutcome.SENT)
+
+    pool.monkeypatch.setattr(mail, "mail_reports", reports)
+    pool.monkeypatch.setattr(mail, "send_mail", send)
+    policy = msgspec.structs.replace(pool.bench.pool.policy, mail=Mail("smtp.example.org", "p@example.org"))
+    pool.monkeypatch.setattr(pool.bench.pool, "policy", policy)
+    left = "SELECT recipient FROM mails"
+    others = [row.recipient for row in made[1:]]
+    return Case(
+        mail.MailDuty(pool.context),
+        made[0].recipient,
+        lambda: told == others and queue.sql(left) == [(made[0].recipient,)],
+    )
+
+
 ROWS: dict[type[Duty], Callable[[Pool], Case]] = {
     agents.AgentDuty: _agents,
     ces.BatchCesDuty: _batch_ces,
@@ -384,6 +419,7 @@ ROWS: dict[type[Duty], Callable[[Pool], Case]] = {
     leases.LeaseDuty: _leases,
     ces.LocalCesDuty: _local_ces,
     locations.LocationDuty: _locations,
+    mail.MailDuty: _mails,
     output_blocks.OutputBlockDuty: _output_blocks,
     peers.RecountDuty: _recount,
     peers.SubmissionsDuty: _submissions,
@@ -407,7 +443,6 @@ WHOLE: dict[type[Duty], str] = {
     embedded_agent.EmbeddedAgentDuty: "one process",
     feed.FeedDuty: "changes have one order, and their listeners wait for all of them",
     intervals.IntervalDuty: "one sum over all queues",
-    mail.MailDuty: "each mail keeps its own tries, and its refusals are in the log",
     own_state.AnnouncementDuty: "one file of this server",
     own_state.CertificateDuty: "the certificate of this server",
     own_state.DiskDuty: "the disks of this server",

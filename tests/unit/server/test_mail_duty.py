@@ -88,6 +88,19 @@ def test_the_end_is_told_once(bench: Bench, duty: mail.MailDuty, smtp: SmtpDoubl
     assert jobs == [1, 2]
 
 
+def test_no_name_of_a_job_stops_the_mails_of_others(
+    bench: Bench, duty: mail.MailDuty, smtp: SmtpDouble
+) -> None:
+    odd = "".join(map(chr, (*range(32), *range(127, 161), 0x2028, 0x2029, 0x202E, 0xFEFF, 0xE000)))
+    for number, letter in enumerate(odd):
+        submit(bench, job_name=f"a{letter}b", mail_user=f"user{number}@example.org")
+    run(bench, len(odd))
+    cycle(duty)
+    assert len(smtp.taken) == len(odd)
+    assert all("(a b)" in subject for subject in subjects(smtp))
+    assert left(bench) == []
+
+
 def test_the_first_failure_is_told_once_and_then_the_end(
     bench: Bench, duty: mail.MailDuty, smtp: SmtpDouble
 ) -> None:

@@ -49,24 +49,25 @@ def server_address(text: str) -> tuple[str, int]:
 
 
 def send_mail(server: str, mail: OutgoingMail) -> Delivery:
-    """Send one mail. It blocks for some times `TIMEOUT` at most."""
+    """Send one mail. It blocks for some times `TIMEOUT` at most. Raises an error only if no server was asked."""
     message = EmailMessage(_POLICY)
     message["From"], message["To"], message["Subject"] = mail.sender, mail.recipient, mail.subject
     message["Auto-Submitted"] = "auto-generated"
     message.set_content(mail.text)
+    content = message.as_bytes()
     host, port = server_address(server)
     try:
         smtp = smtplib.SMTP(host, port, timeout=TIMEOUT)
     except (OSError, smtplib.SMTPException) as error:
         return Delivery(MailOutcome.LATER, f"{server}: {error}")
     try:
-        smtp.sendmail(mail.sender, [mail.recipient], message.as_bytes())
+        smtp.sendmail(mail.sender, [mail.recipient], content)
     except smtplib.SMTPRecipientsRefused as error:
         code, _ = error.recipients[mail.recipient]
         return _refused(code, str(error))
     except smtplib.SMTPResponseException as error:
         return _refused(error.smtp_code, str(error))
-    except (OSError, smtplib.SMTPException) as error:
+    except Exception as error:
         return Delivery(MailOutcome.UNKNOWN, f"{server}: {error}")
     else:
         return Delivery(MailOutcome.SENT)

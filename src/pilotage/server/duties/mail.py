@@ -24,6 +24,7 @@ AT_ONCE = 500
 """Mails that a cycle looks at."""
 LINES = 100
 """Submissions in one mail."""
+SEND = "send"
 TRIES = 10
 RETRY_DELAY = 60.0
 """Seconds until the second try; each further one comes after twice as many."""
@@ -34,7 +35,7 @@ class MailDuty(Duty):
     """Looks at the submissions with mail in turns. A mail is sent in a thread, by the server that took its rows.
 
     Rows are deleted before the mail is sent, and stored again only if it was surely not taken. So an event is told once
-    at most, and not at all if the server dies in between.
+    at most, and not at all if the server dies in between. A mail that cannot be made stops no other one.
     """
 
     name = lease = "mail"
@@ -48,18 +49,23 @@ class MailDuty(Duty):
             return
         now, after = context.clock(), self._after
 
-        def look() -> tuple[list[MailRow], list[MailReport]]:
+        def look() -> tuple[list[MailRow], list[MailReport], bool]:
             connection = context.readers.connection()
             pending = mails.pending(connection, now, after, AT_ONCE)
-            return pending, mail_reports(connection, pending)
+            return pending, mail_reports(connection, pending), mails.any_wait(connection, now)
 
-        pending, reports = await asyncio.to_thread(look)
+        pending, reports, later = await asyncio.to_thread(look)
+        if later or len(pending) == AT_ONCE or after != _FIRST:
+            self._rows.leave_out(SEND)
         self._after = pending[-1].key if len(pending) == AT_ONCE else _FIRST
         by_recipient: dict[str, list[MailReport]] = defaultdict(list)
         for report in reports:
             by_recipient[report.recipient].append(report)
         for recipient, of_recipient in by_recipient.items():
-            if context.stop.is_set() or not await self._tell(recipient, of_recipient[:LINES]):
+            if context.stop.is_set():
+                return
+            tell = partial(self._tell, recipient, of_recipient[:LINES])
+            if await self._rows.alone(SEND, recipient, tell) is False:
                 # The server of mail does not serve, so it is not asked for the others.
                 return
 
@@ -76,9 +82,14 @@ class MailDuty(Duty):
         subject = lines[0] if len(lines) == 1 else plural(len(lines), "submission")
         mail = OutgoingMail(policy.sender, recipient, f"Pilotage: {subject}", "\n".join(lines) + "\n")
         send = partial(send_mail, policy.server, mail)
-        delivery = await asyncio.get_running_loop().run_in_executor(
-            DaemonThreads(self.name), lambda: context.pilots.outside.ask("mail", Delivery, send)
-        )
+        try:
+            delivery = await asyncio.get_running_loop().run_in_executor(
+                DaemonThreads(self.name), lambda: context.pilots.outside.ask("mail", Delivery, send)
+            )
+        except Exception:
+            # The mail could not be made. From its first byte on, `send_mail` tells every failure as an outcome.
+            await context.writer.acall(lambda tx: _try_later(tx, taken, context.clock()))
+            raise
         if delivery.outcome is not MailOutcome.SENT:
             log.warning("mail to %s: %s: %s", recipient, delivery.outcome, delivery.reason)
         if delivery.outcome is not MailOutcome.LATER:

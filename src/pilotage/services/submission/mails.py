@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -13,6 +12,7 @@ from pilotage.core.jobs.states import JobState
 from pilotage.core.mail import MailEvent
 from pilotage.core.plurals import plural
 from pilotage.core.policy import Policy
+from pilotage.core.printable import printable
 from pilotage.services.submission.gates import EVERYBODY
 from pilotage.store.engine.connection import Connection
 from pilotage.store.tables import job_counts, listing, mails, submission_ends, submissions
@@ -110,4 +110,4 @@ def _first_failure(connection: Connection, submission: int) -> str:
 
 def _plain(text: str) -> str:
     """A text of a user on one line of a mail."""
-    return re.sub(r"[\x00-\x1f\x7f\u2028\u2029]+", " ", text)[:MOST_TEXT]
+    return " ".join(printable(text).split())[:MOST_TEXT]

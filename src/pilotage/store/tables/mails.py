@@ -41,6 +41,13 @@ def pending(connection: Connection, now: float, after: MailKey, most: int) -> li
     return [MailRow(*row) for row in connection.execute(sql, (*after, now, most))]
 
 
+def any_wait(connection: Connection, now: float) -> bool:
+    """Whether a mail waits for a later try."""
+    return (
+        connection.execute("SELECT 1 FROM mails WHERE not_before > ? LIMIT 1", (now,)).fetchone() is not None
+    )
+
+
 def take(connection: Connection, keys: Sequence[MailKey]) -> list[MailRow]:
     """Delete these mails, and return the rows that existed: no other server sends them."""
     taken = []
