@@ -155,7 +155,7 @@ def read_capabilities(claims: Mapping[str, object]) -> frozenset[str] | None:
 
 
 def _bound(claim: object) -> frozenset[str] | None:
-    """The rights that one claim leaves; None: it bounds nothing. A claim that is neither text nor texts leaves none."""
+    """The rights that a claim leaves; None: it bounds nothing. A claim that is neither text nor texts leaves none."""
     texts = [claim] if isinstance(claim, str) else [] if claim is None else claim
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
         return frozenset()
