@@ -210,7 +210,7 @@ class CommandOutput:
         """Yes or no from a person; without a terminal the answer is no."""
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
             return False
-        sys.stderr.write(f"{question} [y/N] ")
+        sys.stderr.write(printable(f"{question} [y/N] "))
         sys.stderr.flush()
         return sys.stdin.readline().strip().lower() in ("y", "yes")
 

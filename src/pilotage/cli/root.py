@@ -26,6 +26,7 @@ from pilotage.core.errors import (
     PilotageError,
     Unreachable,
 )
+from pilotage.core.printable import printable_lines
 
 if TYPE_CHECKING:
     import click
@@ -321,9 +322,9 @@ def _usage_error(text: str) -> str:
 def _report(failure: Failure) -> None:
     colour = sys.stderr.isatty() and "NO_COLOR" not in os.environ
     head = "\033[1;31mpilotage:\033[0m" if colour else "pilotage:"
-    lines = [f"{head} {_replace_control_characters(failure.message)}"]
+    lines = [f"{head} {printable_lines(failure.message)}"]
     if failure.hint:
-        lines.append(f"  hint: {_replace_control_characters(failure.hint)}")
+        lines.append(f"  hint: {printable_lines(failure.hint)}")
     _print_to_stderr("\n".join(lines))
 
 
@@ -338,10 +339,3 @@ def _print_to_stderr(text: str) -> None:
     # If nobody reads stderr, the exit code still tells.
     with contextlib.suppress(OSError, ValueError):
         print(text, file=sys.stderr)
-
-
-def _replace_control_characters(text: str) -> str:
-    """Without control characters: parts of messages come from files and servers."""
-    return "".join(
-        letter if letter.isprintable() or letter == "\n" else "\N{REPLACEMENT CHARACTER}" for letter in text
-    )

@@ -9,3 +9,10 @@ def printable(value: object) -> str:
     if text.isprintable():
         return text
     return "".join(letter if letter.isprintable() else " " for letter in text)
+
+
+def printable_lines(text: str) -> str:
+    """Lines without control characters: parts of messages come from files and servers."""
+    return "".join(
+        letter if letter.isprintable() or letter == "\n" else "\N{REPLACEMENT CHARACTER}" for letter in text
+    )

@@ -19,6 +19,7 @@ from pilotage.cli.parser import CommandOption
 from pilotage.cli.session import session_of_environment
 from pilotage.client.selections import parse_ids
 from pilotage.core.jobs.states import FINAL
+from pilotage.core.printable import printable
 
 if TYPE_CHECKING:
     from pilotage.client import Client
@@ -73,5 +74,5 @@ def _download(client: Client, ids: list[int], target: Path) -> int:
         else:
             errors[got.job] = "the job has no output"
     for job, reason in errors.items():
-        print(f"ERROR {job}: {reason}")
+        print(printable(f"ERROR {job}: {reason}"))
     return FAILED if errors else 0

@@ -8,6 +8,7 @@ from pilotage.cli.dirac.jobs import FAILED, RequiredJobIds
 from pilotage.cli.session import session_of_environment
 from pilotage.client.selections import parse_ids
 from pilotage.core.errors import Conflict, Forbidden, InvalidInput, NotFound
+from pilotage.core.printable import printable
 
 
 def peek(jobs: RequiredJobIds) -> int:
@@ -22,5 +23,5 @@ def peek(jobs: RequiredJobIds) -> int:
                 errors.append(f"ERROR {job}: {error.message}")
     sys.stdout.flush()
     for line in errors:
-        print(line)
+        print(printable(line))
     return FAILED if errors else 0

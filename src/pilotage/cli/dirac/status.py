@@ -14,6 +14,7 @@ from pilotage.cli.dirac.jobs import (
 )
 from pilotage.cli.session import session_of_environment
 from pilotage.core.errors import InvalidInput
+from pilotage.core.printable import printable
 
 if TYPE_CHECKING:
     from pilotage.wire.jobs import JobSummary
@@ -38,7 +39,7 @@ def status(jobs: JobIds = None, file: IdFile = None, group: JobGroup = None) -> 
         if not ids:
             raise InvalidInput("no job is named", hint="dirac-wms-job-status JobID...")
         for job in client.jobs(wire.jobs.Selection(ids=ids)):
-            print(_line(job))
+            print(printable(_line(job)))
         require_jobs(client, ids)
 
 

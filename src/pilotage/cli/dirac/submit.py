@@ -13,6 +13,7 @@ from pilotage.cli.session import session_of_environment
 from pilotage.client.description import LocalDescription, read_description_file, read_description_text
 from pilotage.client.submission import prepare
 from pilotage.core.errors import Conflict, Forbidden, InvalidInput, NotFound
+from pilotage.core.printable import printable
 
 if TYPE_CHECKING:
     from pilotage.client import Client
@@ -45,7 +46,7 @@ def submit(
             if file is not None:
                 _append(file, ids)
     for line in errors:
-        print(line)
+        print(printable(line))
     return FAILED if errors else 0
 
 

@@ -16,6 +16,7 @@ from pilotage.cli.dirac.jobs import (
 from pilotage.cli.session import session_of_environment
 from pilotage.client.selections import selection_of
 from pilotage.core.errors import InvalidInput
+from pilotage.core.printable import printable
 
 if TYPE_CHECKING:
     from pilotage.client import Client
@@ -57,5 +58,5 @@ def _act(client: Client, verb: str, done: str, ids: list[int]) -> int:
     if changed:
         print(f"{done} {','.join(map(str, changed))}")
     for job, message in refused.items():
-        print(f"ERROR {job}: {message}")
+        print(printable(f"ERROR {job}: {message}"))
     return FAILED if refused else 0

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from pilotage.core.errors import InvalidInput
+from pilotage.core.printable import printable
 
 Row = TypeVar("Row")
 
@@ -22,6 +23,10 @@ class TableColumn(NamedTuple, Generic[Row]):
     letter: str = ""
     width: int = 20
     """Width in the long format."""
+
+    def text(self, row: Row) -> str:
+        """The value for a terminal: it may be another person's text."""
+        return printable(self.value(row))
 
 
 def fixed_columns(rows: Iterable[tuple[str, str, str, str]]) -> list[TableColumn[Any]]:
@@ -100,7 +105,7 @@ def print_table(pieces: Sequence[FormatPiece[Row]], rows: Sequence[Row], *, head
     if header:
         print("".join(piece.cell(piece.column.title if piece.column else "") for piece in pieces))
     for row in rows:
-        print("".join(piece.cell(piece.column.value(row) if piece.column else "") for piece in pieces))
+        print("".join(piece.cell(piece.column.text(row) if piece.column else "") for piece in pieces))
 
 
 def _append_text(pieces: list[FormatPiece[Row]], text: str) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from pilotage.core.printable import printable
+
 if TYPE_CHECKING:
     from pilotage.client import Client
     from pilotage.wire.sites import PartitionSummary
@@ -34,7 +36,7 @@ def hosts_of(client: Client) -> list[PilotHost]:
     for pilot in client.pilots():
         if pilot.ended is not None or pilot.started is None:
             continue
-        name = pilot.hostname.partition(".")[0]
+        name = printable(pilot.hostname.partition(".")[0])
         host = hosts.setdefault(name, PilotHost(name))
         host.processors += pilot.processors
         host.used += min(pilot.jobs, pilot.processors)

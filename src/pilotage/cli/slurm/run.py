@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from pilotage.cli.root import Failure, run_reported
 from pilotage.cli.slurm.commands import SLURM_COMMANDS
+from pilotage.core.printable import printable_lines
 
 FAILED = 1
 """The exit code of Slurm's commands after an error."""
@@ -20,7 +21,7 @@ def run(name: str, words: Sequence[str]) -> int:
     def report(failure: Failure) -> None:
         failures.append(failure)
         text = f"{name}: error: {failure.message}" + (f"\n  hint: {failure.hint}" if failure.hint else "")
-        print(text, file=sys.stderr)
+        print(printable_lines(text), file=sys.stderr)
 
     def call() -> int:
         command = SLURM_COMMANDS[name]

@@ -126,7 +126,7 @@ def _print(
         if header:
             print(between.join(column.title for column in columns) + last)
         for row in rows:
-            print(between.join(column.value(row) for column in columns) + last)
+            print(between.join(column.text(row) for column in columns) + last)
         return
     if header:
         print_table(pieces, [], header=True)

@@ -14,6 +14,7 @@ from pilotage.cli.slurm.selection import JobFilter, filter_of, find_listed, name
 from pilotage.cli.slurm.states import COMPLETING, PENDING, RUNNING, parse_states
 from pilotage.cli.slurm.usage import note, show_usage
 from pilotage.core.errors import InvalidInput
+from pilotage.core.printable import printable
 
 _ACTIVE: Final = frozenset({PENDING, RUNNING, COMPLETING})
 _CONDITIONS: Final = ("account", "jobname", "me", "name", "nodelist", "partition", "state", "user")
@@ -69,5 +70,5 @@ def _listed(book: SlurmJobs, conditions: JobFilter) -> list[SlurmJob]:
 
 
 def _agreed(job: SlurmJob) -> bool:
-    print(f"Cancel job {job.number} {job.summary.name}? [y/n] ", end="", flush=True)
+    print(printable(f"Cancel job {job.number} {job.summary.name}? [y/n] "), end="", flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")

@@ -22,6 +22,7 @@ from pilotage.cli.slurm.squeue_columns import (
 )
 from pilotage.cli.slurm.usage import SPOKEN
 from pilotage.core.errors import NotFound
+from pilotage.core.printable import printable
 
 if TYPE_CHECKING:
     from pilotage.client import Client
@@ -70,7 +71,7 @@ def job_text(row: SlurmJobRow) -> str:
         f"   StdOut={file_path(row, 'stdout_file')}",
         "   Power=",
     ]
-    return "\n".join(lines) + "\n"
+    return "\n".join(map(printable, lines)) + "\n"
 
 
 def _of_array(row: SlurmJobRow) -> str:

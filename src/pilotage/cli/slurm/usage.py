@@ -6,6 +6,7 @@ import sys
 
 from pilotage import __version__
 from pilotage.cli.slurm.options import OptionTable, ReadOptions, Treatment
+from pilotage.core.printable import printable
 
 SPOKEN: str = "22.05.0"
 """The version of Slurm whose options and formats the commands have."""
@@ -27,4 +28,4 @@ def show_usage(table: OptionTable, read: ReadOptions, usage: str) -> bool:
 
 
 def note(command: str, text: str) -> None:
-    print(f"{command}: {text}", file=sys.stderr)
+    print(printable(f"{command}: {text}"), file=sys.stderr)
