@@ -134,6 +134,10 @@ class TrustedIssuers:
             self._verified.clear()
         except PilotageError as error:
             problem = error.message
+        except Exception as error:
+            # A document that nobody has foreseen: it is the issuer's problem, and no caller's.
+            log.exception("issuer %s: its documents could not be read", name)
+            problem = f"{issuer.url} answers with another document than expected: {type(error).__name__}"
         if problem != state.problem or state.since is None:
             state.since = now
             if problem:
@@ -248,7 +252,7 @@ def _public_keys(rows: list[dict[str, Any]]) -> dict[str, jwt.PyJWK]:
     """The keys for signatures that can be used. Others are left out: an issuer may have keys of any kind."""
     keys = {}
     for row in rows:
-        if row.get("kty") in _KEY_TYPES and row.get("use", "sig") == "sig" and "d" not in row:
+        if str(row.get("kty")) in _KEY_TYPES and row.get("use", "sig") == "sig" and "d" not in row:
             try:
                 keys[str(row.get("kid", ""))] = jwt.PyJWK(row)
             except (jwt.PyJWTError, ValueError, TypeError, KeyError):

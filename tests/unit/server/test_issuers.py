@@ -7,6 +7,7 @@ import base64
 import json
 from typing import Any
 
+import httpx
 import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
@@ -14,6 +15,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from pilotage.core.errors import Forbidden, NotAuthenticated, PilotageError, Unreachable
 from pilotage.core.policy import Policy, parse
+from pilotage.outside.identity.documents import read_documents
 from pilotage.server.http.identity import capability_of, check_sender
 from pilotage.server.issuers import ADDRESSES_LAST, KEYS_LAST, LEAST_PAUSE, TrustedIssuers, is_foreign
 from pilotage.server.outside_calls import DirectCalls
@@ -222,6 +224,10 @@ def test_keys_that_cannot_be_used_are_left_out() -> None:
     side.issuer.documents = [
         {"kty": "oct", "k": "c2VjcmV0", "kid": "shared"},
         {"kty": "RSA", "kid": "broken"},
+        {"kty": ["RSA"], "kid": "list"},
+        {"kty": {"RSA": 1}, "use": ["sig"], "kid": ["list"]},
+        {**side.issuer.documents[0], "kid": "n", "n": [1], "e": {}},
+        {**side.issuer.documents[0], "kid": "alg", "alg": ["RS256"]},
         {"kty": "RSA", "n": "!", "e": "!", "kid": "worse", "use": "sig"},
         {**side.issuer.documents[0], "use": "enc", "kid": "enc"},
         *side.issuer.documents,
@@ -229,6 +235,34 @@ def test_keys_that_cannot_be_used_are_left_out() -> None:
     assert side.claims(side.issuer.token(NOW))
     keys = side.trusted.state(side.policy.issuers["iam"]).keys
     assert keys.keys() == {"rsa", "ec"}
+
+
+def test_a_document_that_nobody_has_foreseen_is_a_problem_of_the_issuer() -> None:
+    side = Side()
+    side.issuer.failure = RecursionError("too deep")
+    with pytest.raises(NotAuthenticated, match="another document than expected: RecursionError"):
+        side.claims(side.issuer.token(NOW))
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "https://x/a\r\nSet-Cookie: a=b",
+        "https://x/\n",
+        "https://[x/",
+        "https://x/ y",
+        "https://x/\x85",
+        "http://x/",
+    ],
+)
+@pytest.mark.parametrize("name", ["authorization_endpoint", "token_endpoint", "jwks_uri"])
+def test_an_address_of_an_issuer_that_is_none_is_refused(name: str, address: str) -> None:
+    def answer(request: httpx.Request) -> httpx.Response:
+        documents = {"issuer": URL, "jwks_uri": f"{URL}keys", "keys": [], name: address}
+        return httpx.Response(200, json=documents)
+
+    with pytest.raises(Unreachable, match=r"address|without TLS"):
+        read_documents(URL, "", httpx.MockTransport(answer))
 
 
 def test_many_callers_look_once() -> None:

@@ -116,6 +116,11 @@ def _get(client: httpx.Client, url: str) -> bytes:
 
 
 def _need_safe(url: str) -> None:
-    parts = urlsplit(url)
+    """Raise Unreachable for an address that would send secrets without TLS, or that is none."""
+    try:
+        # urlsplit leaves out line ends, which would end a header that has the address.
+        parts = urlsplit(url if url.isascii() and url.isprintable() and " " not in url else "//[")
+    except ValueError:
+        raise Unreachable(f"the issuer names an address that is none: {url[:200]!r}") from None
     if url and parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in LOOPBACK):
         raise Unreachable(f"the issuer names the address {url[:200]}, without TLS")

@@ -8,7 +8,7 @@ from typing import cast
 
 from fastapi import FastAPI
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
@@ -85,6 +85,8 @@ class WebSite:
                 if address.method == "POST":
                     visit.check_origin()
                 return await address.handler(visit, **request.path_params)
+            except ClientDisconnect:
+                raise  # nobody waits for a page, as with calls of the API
             except NotAuthenticated:
                 if address.open:
                     raise
