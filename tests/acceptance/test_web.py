@@ -255,8 +255,9 @@ def test_an_open_page_is_told_what_changes(world: World) -> None:
         assert next(lines) == f"data: job:{job}"
 
 
-def test_failed_sign_ins_are_limited(world: World) -> None:
+def test_failed_sign_ins_lock_nobody_out(world: World) -> None:
+    """Many people may share an address: behind a proxy, or on the machine of the server."""
     with httpx.Client(base_url=world.url, timeout=PATIENCE, headers=OWN, trust_env=False) as guesser:
-        answers = [guesser.post("/signin", data={"token": "guess"}).status_code for _ in range(12)]
-        assert 401 in answers or 429 in answers
-        assert answers[-1] == 429
+        assert {guesser.post("/signin", data={"token": "guess"}).status_code for _ in range(12)} == {401}
+    with world.browser("alice") as browser:
+        assert "Sign in to Pilotage" not in browser.get("/jobs").text

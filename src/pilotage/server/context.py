@@ -32,7 +32,7 @@ from pilotage.server.storage_clients import StorageClients
 from pilotage.server.submission_gate import SubmissionGate
 from pilotage.server.submit_pools import SubmitPools
 from pilotage.server.tokens import Caller, Issuer
-from pilotage.server.web_sessions import SignInLimit, WebSessions
+from pilotage.server.web_sessions import WebSessions
 from pilotage.services.peers.sync import follow_rules
 from pilotage.services.pool.state import Pool
 from pilotage.services.shares.corrections import UseBook
@@ -66,7 +66,6 @@ class Tokens:
     trusted: TrustedIssuers
     sessions: WebSessions = field(default_factory=WebSessions)
     session_file: SessionFile = field(default_factory=SessionFile)
-    sign_ins: SignInLimit = field(default_factory=SignInLimit)
     visits: IssuerVisits = field(default_factory=IssuerVisits)
     """Browsers that sign in at an issuer now."""
 

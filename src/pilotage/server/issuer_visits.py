@@ -1,31 +1,31 @@
 """Browsers that have gone to an issuer to sign in, and are expected back with a code (RFC 6749, RFC 7636).
 
-All of them are in memory. Each belongs to one browser by a cookie: nobody can sign another person's browser in.
+Each visit lies in a sealed cookie of its browser: nobody can sign another person's browser in. The server keeps none,
+so no number of begun visits pushes out another one.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
-from dataclasses import dataclass
+import hmac
+
+import msgspec
 
 from pilotage.core.errors import NotAuthenticated
 from pilotage.core.secret_source import SecretSource
 
 LIFETIME = 600.0
 """Seconds in which the browser must come back."""
-MOST = 1000
-"""Browsers that are expected back; a further one replaces the first."""
+LONGEST_BACK = 1000
+"""Characters of the page to show afterwards: a cookie has 4,096 bytes at most."""
 
 
-@dataclass(frozen=True, slots=True)
-class IssuerVisit:
+class IssuerVisit(msgspec.Struct, frozen=True):
     """One browser at an issuer."""
 
     issuer: str
     """The name of the issuer in the policy."""
-    browser: str
-    """The value of the cookie."""
     state: str
     nonce: str
     """Stands in the ID token that belongs to this visit."""
@@ -42,30 +42,30 @@ class IssuerVisit:
 
 
 class IssuerVisits:
-    """The visits of one server. For the thread of the event loop."""
+    """Seals and opens the visits of one server. A restart ends them."""
 
     def __init__(self) -> None:
-        self._visits: dict[str, IssuerVisit] = {}
-        """The visits by the digest of the state: the time of a look-up tells nothing about it."""
+        self._key = b""
 
-    def begin(self, issuer: str, back: str, now: float, secrets: SecretSource) -> IssuerVisit:
-        browser, state, nonce, verifier = (secrets.token_urlsafe(32) for _ in range(4))
-        visit = IssuerVisit(issuer, browser, state, nonce, verifier, back, now + LIFETIME)
-        while len(self._visits) >= MOST:
-            del self._visits[next(iter(self._visits))]
-        self._visits[_digest(state)] = visit
-        return visit
+    def begin(self, issuer: str, back: str, now: float, secrets: SecretSource) -> tuple[IssuerVisit, str]:
+        """A new visit, and the cookie for its browser."""
+        self._key = self._key or secrets.token_urlsafe(32).encode()
+        state, nonce, verifier = (secrets.token_urlsafe(32) for _ in range(3))
+        kept = back if len(back) <= LONGEST_BACK else ""
+        visit = IssuerVisit(issuer, state, nonce, verifier, kept, now + LIFETIME)
+        content = base64.urlsafe_b64encode(msgspec.json.encode(visit)).decode()
+        return visit, f"{content}.{self._seal(content)}"
 
-    def finish(self, state: str, browser: str, now: float) -> IssuerVisit:
-        """The visit that has this state. It counts once, for its own browser. Raises NotAuthenticated."""
-        visit = self._visits.get(_digest(state))
-        if visit is None or _digest(visit.browser) != _digest(browser):
-            raise NotAuthenticated("this browser has not begun this sign-in", hint="begin it again here")
-        del self._visits[_digest(state)]
-        if now >= visit.expires:
-            raise NotAuthenticated("this sign-in took longer than ten minutes", hint="begin it again")
-        return visit
+    def finish(self, state: str, cookie: str, now: float) -> IssuerVisit:
+        """The visit of a browser that comes back with this state. Raises NotAuthenticated if it is not its own."""
+        content, _, seal = cookie.partition(".")
+        if self._key and hmac.compare_digest(seal.encode(errors="replace"), self._seal(content).encode()):
+            visit = msgspec.json.decode(base64.urlsafe_b64decode(content), type=IssuerVisit)
+            if hmac.compare_digest(state.encode(errors="replace"), visit.state.encode()):
+                if now >= visit.expires:
+                    raise NotAuthenticated("this sign-in took longer than ten minutes", hint="begin it again")
+                return visit
+        raise NotAuthenticated("this browser has not begun this sign-in", hint="begin it again here")
 
-
-def _digest(secret: str) -> str:
-    return hashlib.sha256(secret.encode()).hexdigest()
+    def _seal(self, content: str) -> str:
+        return hmac.new(self._key, content.encode(errors="replace"), hashlib.sha256).hexdigest()

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from pilotage.core.errors import Forbidden, NotAuthenticated, Overloaded
+from pilotage.core.errors import Forbidden, NotAuthenticated
 from pilotage.core.secret_source import SecretSource
 from pilotage.server.tokens import Caller, Issuer
 
@@ -26,10 +26,6 @@ IDLE = 3600.0
 """Seconds without a request after which a session ends."""
 SESSIONS_OF_A_USER = 20
 """A further session ends the user's oldest one."""
-FAILED_SIGN_INS = 10
-"""Failed sign-ins from one address in a minute; further ones are not looked at."""
-PERIOD = 60.0
-ADDRESSES_KEPT = 1000
 
 
 @dataclass(slots=True)
@@ -164,30 +160,6 @@ class WebSessions:
     def end(self, key: str) -> None:
         """Sign out."""
         self._sessions.pop(_digest(key), None)
-
-
-class SignInLimit:
-    """Counts failed sign-ins by address."""
-
-    def __init__(self) -> None:
-        self._failures: dict[str, deque[float]] = {}
-
-    def check(self, address: str, now: float) -> None:
-        """Raise Overloaded after too many failures. `now`: of a clock that never goes back."""
-        failures = self._failures.get(address, deque())
-        while failures and failures[0] <= now - PERIOD:
-            failures.popleft()
-        if len(failures) >= FAILED_SIGN_INS:
-            raise Overloaded(
-                "too many failed sign-ins from this address",
-                hint="wait for a minute",
-                retry_after=failures[0] + PERIOD - now,
-            )
-
-    def failed(self, address: str, now: float) -> None:
-        if len(self._failures) >= ADDRESSES_KEPT and address not in self._failures:
-            del self._failures[next(iter(self._failures))]
-        self._failures.setdefault(address, deque()).append(now)
 
 
 def _digest(secret: str) -> str:

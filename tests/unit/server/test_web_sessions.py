@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pilotage.core import policy as policies
-from pilotage.core.errors import Forbidden, NotAuthenticated, Overloaded
+from pilotage.core.errors import Forbidden, NotAuthenticated
 from pilotage.core.policy import Policy
 from pilotage.server import session_file
 from pilotage.server.recording.redaction import SeededSecrets
@@ -19,12 +19,9 @@ from pilotage.server.session_file import BETWEEN_WRITES, SessionFile
 from pilotage.server.tokens import Caller, Issuer
 from pilotage.server.web_sessions import (
     CODE_LIFETIME,
-    FAILED_SIGN_INS,
     IDLE,
     LONGEST,
-    PERIOD,
     SESSIONS_OF_A_USER,
-    SignInLimit,
     WebSession,
     WebSessions,
 )
@@ -155,18 +152,6 @@ def test_a_further_code_replaces_the_one_before(server: Server) -> None:
     with pytest.raises(NotAuthenticated):
         server.sessions.redeem(first, server.standing, NOW)
     assert server.sessions.redeem(second, server.standing, NOW).user == "ada"
-
-
-def test_failed_sign_ins_are_limited_by_address_and_for_a_while() -> None:
-    limit = SignInLimit()
-    for _ in range(FAILED_SIGN_INS):
-        limit.check("a", 0.0)
-        limit.failed("a", 0.0)
-    with pytest.raises(Overloaded) as refused:
-        limit.check("a", 1.0)
-    assert refused.value.retry_after == PERIOD - 1.0
-    limit.check("b", 1.0)
-    limit.check("a", PERIOD)
 
 
 def restarted(server: Server, file: SessionFile) -> None:

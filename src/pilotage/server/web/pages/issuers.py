@@ -24,7 +24,7 @@ async def go_to_issuer(visit: Visit) -> Response:
     tokens, now, name = visit.context.tokens, visit.context.clock(), visit.query.get("issuer", "")
     issuer = _issuer(visit, name)
     documents = await tokens.trusted.addresses(name, issuer, now)
-    begun = tokens.visits.begin(name, visit.query.get("next", ""), now, visit.context.pool.secrets)
+    begun, cookie = tokens.visits.begin(name, visit.query.get("next", ""), now, visit.context.pool.secrets)
     asked = {
         "response_type": "code",
         "client_id": issuer.web_client,
@@ -38,7 +38,7 @@ async def go_to_issuer(visit: Visit) -> Response:
     joint = "&" if urlsplit(documents.authorization_endpoint).query else "?"
     address = f"{documents.authorization_endpoint}{joint}{urlencode(asked)}"
     response = Response(status_code=303, headers={**HEADERS, "Location": address})
-    visit.set_visit_cookie(response, begun.browser)
+    visit.set_visit_cookie(response, cookie)
     return response
 
 
@@ -59,10 +59,11 @@ async def come_back(visit: Visit) -> Response:
         proof = await _proof(visit, begun.issuer, begun.verifier, begun.nonce)
         answer = await visit.ask(EXCHANGE_TOKEN, TokenExchange(proof))
         caller = context.tokens.issuer.read(answer.token, context.pool.policy, context.clock())
+        response = await visit.render("signed_in.html", user=caller.user, back=visit.safe_address(begun.back))
+        await visit.start_session(caller, response)
     except PilotageError as error:
         return await refused(visit, error)
-    response = await visit.render("signed_in.html", user=caller.user, back=visit.safe_address(begun.back))
-    await visit.start_session(caller, response)
+    visit.set_visit_cookie(response, "")  # it counts once
     return response
 
 

@@ -49,16 +49,9 @@ async def refused(visit: Visit, error: PilotageError, back: str = "") -> Respons
 
 
 async def _sign_in(visit: Visit, code: str, token: str, back: str) -> Response:
-    context, client = visit.context, visit.request.client
-    address, now = client.host if client else "", context.monotonic()
-    limit = context.tokens.sign_ins
+    # Failures are not counted: nobody guesses a code or a token, and a person may share the address of others.
     try:
-        limit.check(address, now)
-        try:
-            caller = _caller(visit, code, token.strip())
-        except PilotageError:
-            limit.failed(address, now)
-            raise
+        caller = _caller(visit, code, token.strip())
     except PilotageError as error:
         return await refused(visit, error, back)
     response = visit.redirect(back)
