@@ -10,12 +10,19 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from pilotage.core.errors import PilotageError
 from pilotage.core.pilots.handover import Seen
+from pilotage.core.policy.batch_systems.arc import ArcOptions
+from pilotage.core.policy.storage_model import S3Options
 from pilotage.outside.batch.adapter import BatchSubmission, Shape, split_stamp
+from pilotage.outside.batch.arc.credentials import find_credential
 from pilotage.outside.batch.local import LocalBatch, own_environment
+from pilotage.outside.catalogue.rucio.credentials import find_token
+from pilotage.outside.storage.credentials import find_credentials
 from tests.deadlines import PATIENCE
 
 
@@ -143,6 +150,34 @@ def test_a_pilot_knows_nothing_of_the_batch_job_that_its_server_runs_in(
     start(LocalBatch(foreign | own, tmp_path), stamp(), started, "env; exec sleep 600")
     until(lambda: "JOB_IDEA=mine" in log.read_text())
     assert not [name for name in foreign if f"{name}=" in log.read_text()]
+
+
+class Recorded(dict[str, str]):
+    """Variables that notes by which names it was asked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: set[str] = set()
+
+    def get(self, key: str, default: Any = None) -> Any:
+        self.asked.add(key)
+        return default
+
+
+def test_pilots_do_not_get_the_keys_of_the_server() -> None:
+    """Each variable by which the server finds a key: one that is read in future is found here, too."""
+    variables = Recorded()
+    for find in (
+        lambda: find_credentials(S3Options(), variables),
+        lambda: find_token("", variables, 987654321),
+        lambda: find_credential(ArcOptions(url="https://ce.example.org"), variables, 987654321),
+    ):
+        with pytest.raises(PilotageError):
+            find()
+    # A folder of the session has no key itself.
+    secret = variables.asked - {"XDG_RUNTIME_DIR"}
+    assert {"AWS_SECRET_ACCESS_KEY", "BEARER_TOKEN"} <= secret
+    assert own_environment(dict.fromkeys((*secret, "AWS_PROFILE", "LANG"), "x"), "") == {"LANG": "x"}
 
 
 def test_pilots_do_not_see_the_python_of_the_server(tmp_path: Path) -> None:

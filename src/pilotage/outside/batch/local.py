@@ -67,11 +67,13 @@ _STATES = {
 MAX_LAST_OUTPUT = 500
 """Characters of the output of a pilot that has ended, as the reason of its end."""
 
+_KEYS = frozenset({"BEARER_TOKEN", "BEARER_TOKEN_FILE"})
+"""The keys of the server for services outside. Those of AWS begin with AWS_."""
 _PYTHON = frozenset({"VIRTUAL_ENV", "VIRTUAL_ENV_PROMPT", "__PYVENV_LAUNCHER__"})
 
 
 def own_environment(environment: Mapping[str, str], prefix: str | None = None) -> dict[str, str]:
-    """`environment` without the variables of batch systems, and without the server's Python.
+    """`environment` without the variables of batch systems, the server's keys for services, and its Python.
 
     A server may be started inside a batch job. Its pilots are batch jobs of the local CE, not of that batch system. The
     programs of the server's virtual environment (`prefix`; by default that of this process, if it has one) and the
@@ -82,7 +84,8 @@ def own_environment(environment: Mapping[str, str], prefix: str | None = None) -
     kept = {
         name: value
         for name, value in environment.items()
-        if name not in _FOREIGN | _PYTHON and not name.startswith((*_FOREIGN_PREFIXES, "PYTHON"))
+        if name not in _FOREIGN | _PYTHON | _KEYS
+        and not name.startswith((*_FOREIGN_PREFIXES, "PYTHON", "AWS_"))
     }
     if prefix and "PATH" in kept:
         own = os.path.realpath(os.path.join(prefix, "bin"))
