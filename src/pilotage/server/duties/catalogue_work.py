@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from pilotage.core.errors import Forbidden, NotAuthenticated, PilotageError, Unreachable
+from pilotage.core.short_text import cut_middle
 from pilotage.outside.catalogue.adapter import CatalogueAdapter
 from pilotage.server.catalogue_clients import log_change
 from pilotage.server.context import Context
@@ -112,5 +113,4 @@ class CatalogueWork(Duty):
 
 def told(error: PilotageError) -> str:
     """A problem as it is stored."""
-    text = str(error)
-    return text if len(text) <= LONGEST_PROBLEM else f"{text[: LONGEST_PROBLEM - 1]}…"
+    return cut_middle(str(error), LONGEST_PROBLEM)

@@ -9,6 +9,7 @@ from pilotage.core.handover import THE_PAYLOADS_OWN, RetryDecision, after_failur
 from pilotage.core.ids import JobId
 from pilotage.core.jobs.states import CONFIRMED, JobState
 from pilotage.core.requests.retries import DATA_FAILURES
+from pilotage.core.short_text import cut_middle
 from pilotage.services.jobs.failures import counted
 from pilotage.services.jobs.stored_files import register_files, register_logs
 from pilotage.services.jobs.transitions import JobTransitions
@@ -84,7 +85,7 @@ def _end(
 
 def describe(finish: Finish, failure: str) -> str:
     """The result as one line of text."""
-    message = finish.message[:MESSAGE_BYTES]
+    message = cut_middle(finish.message, MESSAGE_BYTES)
     if failure in ("", "payload"):
         how = f"signal {finish.signal}" if finish.signal else f"exit code {finish.exit_code}"
         if not failure:
@@ -113,7 +114,7 @@ def _close(finish: Finish, outcome: str, failure: str, moves: JobTransitions) ->
             outcome,
             finish.exit_code,
             failure,
-            finish.message[:MESSAGE_BYTES],
+            cut_middle(finish.message, MESSAGE_BYTES),
             finish.wall,
             finish.cpu,
             finish.max_rss,

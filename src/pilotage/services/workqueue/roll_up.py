@@ -13,6 +13,7 @@ from pilotage.core.jobs.states import JobState
 from pilotage.core.plurals import plural
 from pilotage.core.requests.retries import INPUT_FAILURE, FailedTry, RetryRules, after_failed_try
 from pilotage.core.requests.states import RequestState
+from pilotage.core.short_text import cut_middle
 from pilotage.core.workqueue.roll_up import ENDED, ROLLED, next_states, state_of_element, state_of_job
 from pilotage.core.workqueue.states import ELEMENT_JOB_STATES, ElementJobState, ElementState
 from pilotage.services.catalogue.outputs import close_output
@@ -124,7 +125,7 @@ def _rolled(
             else:
                 state, retries, not_before = J.COOLOFF, before + 1, outcome.at + verdict.pause
     ELEMENT_JOB_STATES.check(row.state, state)
-    text = message[: element_jobs.MESSAGE_LENGTH]
+    text = cut_middle(message, element_jobs.MESSAGE_LENGTH)
     return RolledJob(
         *(state, retries, not_before, outcome.at, exit_code, failure, text, avoided_sites),
         row.id,

@@ -14,6 +14,7 @@ from typing import Any
 from pilotage.core.errors import Conflict, InvalidInput, NotFound
 from pilotage.core.handover import Answer, Custody, Message
 from pilotage.core.plurals import plural
+from pilotage.core.short_text import cut_middle
 from pilotage.core.splitting.mask import FileRecord, Mask
 from pilotage.core.splitting.parser import stored_splitting
 from pilotage.core.workqueue.coverage import ElementCoverage, Generate, TakenPiece
@@ -235,7 +236,7 @@ def _make_jobs(
 
 def _refused(job: NewElementJob, reason: str) -> NewElementJob:
     """The row of a piece that no job may process: it has failed for good, and the others of its element go on."""
-    message = reason[: element_jobs.MESSAGE_LENGTH]
+    message = cut_middle(reason, element_jobs.MESSAGE_LENGTH)
     return job._replace(
         state=ElementJobState.EXHAUSTED, ended=job.made, failure=SPLITTING_FAILURE, message=message
     )

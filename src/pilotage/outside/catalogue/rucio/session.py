@@ -14,6 +14,7 @@ import msgspec
 
 from pilotage.core.errors import Conflict, Forbidden, NotAuthenticated, NotFound, PilotageError, Unreachable
 from pilotage.core.policy.catalogue_types.rucio import RucioOptions
+from pilotage.core.short_text import cut_middle
 from pilotage.outside.catalogue.rucio.credentials import find_token, read_password
 
 Row = TypeVar("Row")
@@ -207,8 +208,7 @@ def _is_unknown(answer: httpx.Response) -> bool:
 
 
 def _cut(text: str) -> str:
-    text = " ".join(text.split())
-    return text if len(text) <= LONGEST_REASON else f"{text[: LONGEST_REASON - 1]}…"
+    return cut_middle(" ".join(text.split()), LONGEST_REASON)
 
 
 def _decoded(answer: httpx.Response, kind: type[Row], path: str) -> Row:
