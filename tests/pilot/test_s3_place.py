@@ -129,12 +129,12 @@ def test_an_expired_address_is_replaced(bench: Bench) -> None:
     assert b"".join(bench.place.read(bench.url)) == b"late"
 
 
-def test_a_forbidden_key_is_told_at_once(s3: S3Server, line: FaultyLine) -> None:
+def test_a_forbidden_key_is_told_soon(s3: S3Server, line: FaultyLine) -> None:
     for profile in ("reader", "wrong"):
         bench = Bench(s3, line, profile=profile)
         with pytest.raises(PlaceFailed, match=r"answers 403 (AccessDenied|SignatureDoesNotMatch)") as failed:
             bench.write(b"never")
-        assert bench.signer.operations() == ["put", "put"]
+        assert bench.signer.operations() == ["put"] * 4, "a key may just be replaced"
         assert "X-Amz" not in str(failed.value)
 
 

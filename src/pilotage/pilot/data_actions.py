@@ -12,7 +12,7 @@ from typing import Iterator, List
 
 from pilotage.wire.data import ARCHIVE, CONCATENATE, REMOVE, DataFile, DataOrder, StoredFile
 
-from .data_in import check_file, read_pieces
+from .data_in import check_file, read_again, read_pieces
 from .data_out import DataFailed, OutputStore
 from .data_report import facts_of_order
 from .folders import stays_inside
@@ -36,18 +36,20 @@ def carry_out(order: DataOrder, places: OpenPlaces) -> List[StoredFile]:
         _check_readable(places, file)
     read = _concatenated if order.action == CONCATENATE else _archived
     name = _output_name(order)
-    store = OutputStore(order, places)
-    try:
-        store.store(
-            name,
-            order.outputs[0] if order.outputs else name,
-            partial(read, order, places),
-            facts_of_order(order),
-        )
-    except BaseException:
-        store.withdraw()
-        raise
-    return store.stored
+    stored: List[StoredFile] = []
+
+    def write() -> None:
+        store = OutputStore(order, places)
+        pattern = order.outputs[0] if order.outputs else name
+        try:
+            store.store(name, pattern, partial(read, order, places), facts_of_order(order))
+        except BaseException:
+            store.withdraw()
+            raise
+        stored.extend(store.stored)
+
+    read_again(write, places)
+    return stored
 
 
 def _output_name(order: DataOrder) -> str:

@@ -9,7 +9,7 @@ import json
 import os
 import stat
 from contextlib import closing
-from typing import Any, Dict, Iterator, List, Optional, Sequence
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
 from urllib.parse import urlsplit
 from urllib.request import urlopen
 
@@ -32,6 +32,12 @@ MAX_FILES_TEXT = 65_536
 FORMAT = 1
 """The version of the JSON file."""
 _URL_TIMEOUT = 60.0
+READS = 3
+"""Readings of an input file until its bytes are believed."""
+
+
+class SpoiltInput(CannotRun):
+    """An input file has other bytes than the catalogue tells. A second reading may give the right ones."""
 
 
 def prepare_inputs(
@@ -91,15 +97,28 @@ def _copy_hidden(file: DataFile, folder: str, places: OpenPlaces) -> str:
 def _copy(file: DataFile, folder: str, places: OpenPlaces) -> str:
     """Copy a file for the payload; returns the path of the copy. Raises CannotRun."""
     copy = os.path.join(folder, file.path.rpartition("/")[2])
-    pieces = read_pieces(file, places)
-    try:
-        os.makedirs(folder, 0o700)
-        with open(copy, "xb") as target:
-            for piece in pieces:
+
+    def write() -> None:
+        os.makedirs(folder, 0o700, exist_ok=True)
+        with open(copy, "wb") as target:
+            for piece in read_pieces(file, places):
                 target.write(piece)
+
+    try:
+        read_again(write, places)
     except OSError as error:
         raise CannotRun(f"input file {file.path}: cannot be copied: {error}", failure="node") from None
     return copy
+
+
+def read_again(use: Callable[[], None], places: OpenPlaces) -> None:
+    """Use input files, from their beginning again if one was spoilt on its way. Raises the last reason against it."""
+    for failures in range(1, READS):
+        try:
+            return use()
+        except SpoiltInput:
+            places.attempt.pause(failures)
+    return use()
 
 
 def read_pieces(file: DataFile, places: OpenPlaces) -> Iterator[bytes]:
@@ -112,7 +131,9 @@ def read_pieces(file: DataFile, places: OpenPlaces) -> Iterator[bytes]:
         raise CannotRun(
             f"input file {file.path}: {error}", failure="node" if error.is_of_node else "input"
         ) from None
-    except (OSError, ValueError, WrongContent) as error:
+    except WrongContent as error:
+        raise SpoiltInput(f"input file {file.path}: {error}", failure="input") from None
+    except (OSError, ValueError) as error:
         raise missing_input(file, str(error)) from None
 
 
@@ -122,8 +143,16 @@ def _raw_pieces(file: DataFile, places: OpenPlaces) -> Iterator[bytes]:
             places.attempt.check()
             piece = source.read(PIECE)
             if not piece:
+                check_end(source)
                 return
             yield piece
+
+
+def check_end(source: Any) -> None:
+    """Refuse the end of a download that has fewer bytes than were announced. Raises OSError."""
+    # Python's reader of HTTP ends such a body as if it were whole.
+    if missing := getattr(source, "length", None):
+        raise OSError(f"the answer ends {missing:,} bytes too early")
 
 
 def _open(path: str) -> Any:

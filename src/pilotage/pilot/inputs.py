@@ -20,6 +20,7 @@ from pilotage.wire.storage import FIND_INPUT, InputAddress
 from pilotage.wire.uploads import SMALL_FILE
 
 from .codec import decode
+from .data_in import check_end
 from .folders import stays_inside
 from .launch import CannotRun
 from .log import log
@@ -192,5 +193,6 @@ def _fetch_url(item: Input, path: str) -> None:
         opened = urllib.request.urlopen(item.source, timeout=_URL_TIMEOUT)  # noqa: S310 (checked above)
         with opened as source, open(path, "wb") as file:
             shutil.copyfileobj(source, file, _CHUNK)
+            check_end(source)
     except (OSError, ValueError) as error:
         raise CannotRun(f"input {item.name}: {error}", failure="input") from None

@@ -30,6 +30,8 @@ _CUTS = 5
 _ETAG = re.compile(rb"<ETag>([^<]{1,200})</ETag>")
 _UPLOAD = re.compile(rb"<UploadId>([^<]{1,1000})</UploadId>")
 _KEY = re.compile(rb"<Key>([^<]+)</Key>")
+_COUNT = re.compile(rb"<KeyCount>([0-9]{1,9})</KeyCount>")
+_END_OF_LIST = b"</ListBucketResult>"
 _ERROR = re.compile(rb"<Error>.*?<Code>([A-Za-z]{1,80})</Code>", re.DOTALL)
 
 
@@ -64,17 +66,12 @@ class S3PilotPlace:
     def _put(self, asked: AddressRequest, body: bytes) -> str:
         digest = hashlib.new("md5", body, usedforsecurity=False)
         headers = {"Content-MD5": base64.b64encode(digest.digest()).decode()}
-        answer = self._requests.send(asked, body, headers)
-        etag = (answer.headers.get("ETag") or "").strip('"')
-        if not etag:
-            raise PlaceFailed("the service gives no ETag")
-        return etag
+        answer = self._requests.send(asked, body, headers, _has_mark)
+        return (answer.headers.get("ETag") or "").strip('"')
 
     def _begin(self, path: str) -> str:
-        match = _UPLOAD.search(self._requests.send(AddressRequest("begin", path)).body)
-        if match is None:
-            raise PlaceFailed("the service begins no upload in parts")
-        return unescape(match[1].decode())
+        answer = self._requests.send(AddressRequest("begin", path), is_whole=_has_upload)
+        return unescape(_UPLOAD.findall(answer.body)[0].decode())
 
     def _complete(self, path: str, upload: str, etags: List[str]) -> str:
         parts = "".join(
@@ -82,14 +79,11 @@ class S3PilotPlace:
             for number, etag in enumerate(etags, start=1)
         )
         body = f"<CompleteMultipartUpload>{parts}</CompleteMultipartUpload>".encode()
-        answer = self._requests.send(AddressRequest("complete", path, upload), body)
+        answer = self._requests.send(AddressRequest("complete", path, upload), body, is_whole=_has_outcome)
         failed = _ERROR.search(answer.body)  # AWS begins its answer before it knows the end
         if failed is not None:
             raise PlaceFailed(f"the service does not complete the upload: {failed[1].decode()}")
-        match = _ETAG.search(answer.body)
-        if match is None:
-            raise PlaceFailed("the service gives no ETag")
-        return unescape(match[1].decode(), {"&quot;": '"', "&#34;": '"'}).strip('"')
+        return unescape(_ETAG.findall(answer.body)[0].decode(), {"&quot;": '"', "&#34;": '"'}).strip('"')
 
     def withdraw(self, prefix: str, names: Iterable[str], folder: str) -> None:
         for name in names:
@@ -146,10 +140,29 @@ class S3PilotPlace:
 
     def _list(self, folder: str, after: str) -> List[str]:
         """The addresses of files below a folder, a page of them."""
-        answer: S3Answer = self._requests.send(AddressRequest("list", folder, after=after))
+        answer = self._requests.send(AddressRequest("list", folder, after=after), is_whole=_is_whole_list)
         scheme, host, bucket = _head_of(self._place.path)
         keys = (unescape(key.decode(), _ENTITIES) for key in _KEY.findall(answer.body))
         return [f"{scheme}//{host}/{bucket}/{key}" for key in keys]
+
+
+def _has_mark(answer: S3Answer) -> bool:
+    return bool((answer.headers.get("ETag") or "").strip('"'))
+
+
+def _has_outcome(answer: S3Answer) -> bool:
+    return _ETAG.search(answer.body) is not None or _ERROR.search(answer.body) is not None
+
+
+def _has_upload(answer: S3Answer) -> bool:
+    return _UPLOAD.search(answer.body) is not None
+
+
+def _is_whole_list(answer: S3Answer) -> bool:
+    """Whether a page of a list has its end, and as many objects as it tells."""
+    told = _COUNT.search(answer.body)
+    has_all = told is None or int(told[1]) == len(_KEY.findall(answer.body))
+    return _END_OF_LIST in answer.body and has_all
 
 
 _ENTITIES: Dict[str, str] = {"&quot;": '"', "&apos;": "'", "&#34;": '"', "&#39;": "'"}

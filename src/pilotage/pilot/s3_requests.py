@@ -10,7 +10,7 @@ import http.client
 import re
 import urllib.parse
 from dataclasses import replace
-from typing import Dict, NamedTuple, Optional, Tuple
+from typing import Callable, Dict, NamedTuple, Optional, Tuple
 
 from pilotage.wire.data import StoragePlace
 from pilotage.wire.proxy import find_proxy
@@ -28,8 +28,12 @@ _PASSING = frozenset(
     {"RequestTimeout", "BadDigest", "IncompleteBody", "InternalError", "SlowDown", "ServiceUnavailable"}
 )
 """Codes of refusals after which the same request may succeed."""
-_FORBIDDEN = 2
-"""Tries that may be forbidden: the first address may have expired on its way."""
+_DOUBTED = 4
+"""Answers of 403 or 404 until one is believed.
+
+An address may have expired on its way, a key may just be replaced, and a new object may not be known everywhere yet.
+"""
+_DOUBTFUL = (403, 404)
 _CODE = re.compile(rb"<Code>([A-Za-z]{1,80})</Code>")
 
 
@@ -55,18 +59,27 @@ class S3Requests:
         self._attempt = attempt
 
     def send(
-        self, asked: AddressRequest, body: Optional[bytes] = None, headers: Optional[Dict[str, str]] = None
+        self,
+        asked: AddressRequest,
+        body: Optional[bytes] = None,
+        headers: Optional[Dict[str, str]] = None,
+        is_whole: Callable[["S3Answer"], bool] = lambda answer: True,
     ) -> S3Answer:
-        """The answer to a request, which may be sent several times. Raises PlaceFailed and DataCancelled."""
-        begun, failures, forbidden = self._attempt.clock(), 0, 0
+        """The answer to a request, which may be sent several times. Raises PlaceFailed and DataCancelled.
+
+        `is_whole`: whether all of the answer has come, by its size and its end. Another program may have given it.
+        """
+        begun, failures, doubts = self._attempt.clock(), 0, 0
         while True:
             self._attempt.check()
             try:
                 answer = _exchange(self._address(asked), body, headers or {}, asked.operation == "get")
-                if answer.status < 300:
+                if answer.status < 300 and is_whole(answer):
                     return answer
-                forbidden += answer.status == 403
-                reason = _reason_to_wait(answer, may_be_forbidden=forbidden < _FORBIDDEN)
+                doubts += answer.status in _DOUBTFUL
+                # An object that is to be removed may be missing.
+                is_gone = asked.operation == "remove" and answer.status == 404
+                reason = _reason_to_wait(answer, is_doubted=doubts < _DOUBTED and not is_gone)
             except PlaceFailed:
                 raise
             except (OSError, http.client.HTTPException) as error:
@@ -100,14 +113,17 @@ def _only_once() -> bool:
     return True
 
 
-def _reason_to_wait(answer: S3Answer, *, may_be_forbidden: bool) -> str:
+def _reason_to_wait(answer: S3Answer, *, is_doubted: bool) -> str:
     """Why the same request may succeed later. Raises PlaceFailed for a refusal that stays."""
     code = _code_of(answer)
     reason = f"the service answers {answer.status} {code}".rstrip()
+    if answer.status < 300:
+        return "the service gives an answer that is not whole"
+    if answer.status in _DOUBTFUL and is_doubted:
+        return reason
     if answer.status == 404:
         raise MissingObject(f"the service has no such {_missing(code)}")
-    is_passing = answer.status in (408, 429) or answer.status >= 500 or code in _PASSING
-    if not is_passing and not (answer.status == 403 and may_be_forbidden):
+    if answer.status not in (408, 429) and answer.status < 500 and code not in _PASSING:
         raise PlaceFailed(reason)
     return reason
 
@@ -126,7 +142,10 @@ def _exchange(
         response = connection.getresponse()
         if is_download and response.status < 300:
             return S3Answer(response.status, response.headers, b"", response, connection)
-        answer = S3Answer(response.status, response.headers, response.read(_ANSWER), response, connection)
+        content = response.read(_ANSWER)
+        if response.length and len(content) < _ANSWER:
+            raise http.client.IncompleteRead(content, response.length)
+        answer = S3Answer(response.status, response.headers, content, response, connection)
     except BaseException:
         connection.close()
         raise
