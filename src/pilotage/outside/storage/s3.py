@@ -33,6 +33,7 @@ _OPERATIONS = {
     "abort": "DELETE",
     "list": "GET",
 }
+_RANGE = re.compile(r"bytes ([0-9]{1,18})-[0-9]{1,18}/([0-9]{1,18})")
 _CODE = re.compile(rb"<Code>([A-Za-z]{1,80})</Code>")
 
 
@@ -114,8 +115,18 @@ class S3Place:
             raise Conflict(f"{piece.url} has other contents than were written")
         if not answer.is_success:
             raise self._error(answer)
-        is_part = answer.status_code == httpx.codes.PARTIAL_CONTENT
-        return answer.content if is_part else answer.content[piece.offset : end + 1]
+        if _mark_of(answer) != piece.etag:
+            raise Unreachable(f"{self._options.endpoint} gives another answer than the object {piece.url}")
+        if answer.status_code != httpx.codes.PARTIAL_CONTENT:
+            return answer.content[piece.offset : end + 1]
+        if not (told := _RANGE.fullmatch(answer.headers.get("Content-Range", ""))):
+            raise Unreachable(f"{self._options.endpoint} does not tell which piece of {piece.url} it gives")
+        first, size = int(told[1]), int(told[2])
+        if first != piece.offset or len(answer.content) != min(piece.most, size - first):
+            raise Unreachable(
+                f"{self._options.endpoint} gives {len(answer.content):,} bytes of {piece.url} only"
+            )
+        return answer.content
 
     def _object(self, url: str, now: float) -> StoredObject:
         try:
@@ -125,8 +136,11 @@ class S3Place:
         if answer.status_code != httpx.codes.OK:
             code = answer.status_code
             return StoredObject(problem=str(self._error(answer)), is_unknown=code in _BUSY or code >= _FAILED)
-        size = answer.headers.get("Content-Length", "")
-        return StoredObject(int(size) if size.isdecimal() else -1, answer.headers.get("ETag", "").strip('"'))
+        size, mark = answer.headers.get("Content-Length", ""), _mark_of(answer)
+        if not size.isdecimal() or not mark:
+            problem = f"{self._options.endpoint} gives an answer without the size and the mark of an object"
+            return StoredObject(problem=problem, is_unknown=True)
+        return StoredObject(int(size), mark)
 
     def _ask(
         self, operation: S3Operation, now: float, headers: Mapping[str, str] | None = None
@@ -166,3 +180,7 @@ class S3Place:
 
     def close(self) -> None:
         self._client.close()
+
+
+def _mark_of(answer: httpx.Response) -> str:
+    return str(answer.headers.get("ETag", "")).strip('"')

@@ -114,7 +114,7 @@ async def _problems(context: Context, files: Sequence[StoredFile]) -> dict[int, 
             for file, there in zip(asked, objects, strict=True):
                 reason = _difference(file, there)
                 problems[id(file)] = there._replace(problem=reason and f"{file.name} at {place}: {reason}")
-            asked = [file for file, there in zip(asked, objects, strict=True) if there.problem]
+            asked = [file for file in asked if problems[id(file)].problem]
             if not asked or loop.time() - begun > LONGEST:
                 break
     return {key: there for key, there in problems.items() if there.problem}
