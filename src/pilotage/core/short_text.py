@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def cut_middle(text: str, most: int) -> str:
-    """At most so many characters of a text: its beginning and its end."""
+    """The beginning and the end of a text, at most `most` characters together."""
     if len(text) <= most:
         return text
     end = most * 2 // 3

@@ -160,8 +160,8 @@ def _has_upload(answer: S3Answer) -> bool:
 
 def _is_whole_list(answer: S3Answer) -> bool:
     """Whether a page of a list has its end, and as many objects as it tells."""
-    told = _COUNT.search(answer.body)
-    has_all = told is None or int(told[1]) == len(_KEY.findall(answer.body))
+    count = _COUNT.search(answer.body)
+    has_all = count is None or int(count[1]) == len(_KEY.findall(answer.body))
     return _END_OF_LIST in answer.body and has_all
 
 

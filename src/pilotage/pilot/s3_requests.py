@@ -77,7 +77,7 @@ class S3Requests:
                 if answer.status < 300 and is_whole(answer):
                     return answer
                 doubts += answer.status in _DOUBTFUL
-                # An object that is to be removed may be missing.
+                # A removal may find no object.
                 is_gone = asked.operation == "remove" and answer.status == 404
                 reason = _reason_to_wait(answer, is_doubted=doubts < _DOUBTED and not is_gone)
             except PlaceFailed:

@@ -68,7 +68,7 @@ MAX_LAST_OUTPUT = 500
 """Characters of the output of a pilot that has ended, as the reason of its end."""
 
 _KEYS = frozenset({"BEARER_TOKEN", "BEARER_TOKEN_FILE"})
-"""The keys of the server for services outside. Those of AWS begin with AWS_."""
+"""The keys of the server for services outside. Keys of AWS begin with AWS_."""
 _PYTHON = frozenset({"VIRTUAL_ENV", "VIRTUAL_ENV_PROMPT", "__PYVENV_LAUNCHER__"})
 
 

@@ -119,9 +119,9 @@ class S3Place:
             raise Unreachable(f"{self._options.endpoint} gives another answer than the object {piece.url}")
         if answer.status_code != httpx.codes.PARTIAL_CONTENT:
             return answer.content[piece.offset : end + 1]
-        if not (told := _RANGE.fullmatch(answer.headers.get("Content-Range", ""))):
+        if not (span := _RANGE.fullmatch(answer.headers.get("Content-Range", ""))):
             raise Unreachable(f"{self._options.endpoint} does not tell which piece of {piece.url} it gives")
-        first, size = int(told[1]), int(told[2])
+        first, size = int(span[1]), int(span[2])
         if first != piece.offset or len(answer.content) != min(piece.most, size - first):
             raise Unreachable(
                 f"{self._options.endpoint} gives {len(answer.content):,} bytes of {piece.url} only"
