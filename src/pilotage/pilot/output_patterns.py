@@ -31,8 +31,10 @@ class _PatternPart:
     def fits(self, name: str) -> bool:
         if self.match is None:
             return name == self.text
-        # As in a shell, wildcards do not match hidden files.
-        return bool(self.match(name)) and (not name.startswith(".") or self.text.startswith("."))
+        # As in a shell, wildcards do not match hidden files. A file that has the text as its name is meant, too.
+        return name == self.text or (
+            bool(self.match(name)) and (not name.startswith(".") or self.text.startswith("."))
+        )
 
 
 @dataclass(frozen=True)
@@ -135,5 +137,5 @@ def _parse_pattern(text: str) -> Optional[_OutputPattern]:
         try:
             parts.append(_PatternPart(part, re.compile(fnmatch.translate(part)).match))
         except re.error:  # a range such as [z-a]
-            return None
+            parts.append(_PatternPart(part, None))
     return _OutputPattern(tuple(parts), text.endswith("/"))

@@ -53,6 +53,8 @@ FILES = ("a.txt", "b.log", ".hidden", "d/x.txt", "d/.h", "d/e/y.txt", ".g/z.txt"
         ("[ab].*", ["a.txt", "b.log"]),
         ("[!a].*", ["b.log"]),
         ("[[]odd]", ["[odd]"]),
+        # A file of this name is meant as well as names of one of these letters.
+        ("[odd]", ["[odd]", "d/.h", "d/e/f/w.log", "d/e/y.txt", "d/x.txt"]),
         ("a.txt/**", []),
         ("d/e/**/", ["d/e/f/w.log", "d/e/y.txt"]),
         ("**/x.txt/**", []),

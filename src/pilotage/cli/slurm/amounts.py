@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -12,15 +13,11 @@ from pilotage.core.jobs.durations import clock_seconds
 _UNITS: Final = {"K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0 * 1024}
 _MEMORY: Final = re.compile(r"(\d{1,15})([KMGT]?)B?\Z", re.ASCII | re.IGNORECASE)
 _RELATIVE: Final = re.compile(r"now(?:([+-])(\d{1,9})(second|minute|hour|day|week|)s?)?\Z")
-_FORMS: Final = (
-    "%Y-%m-%dT%H:%M:%S",
-    "%Y-%m-%dT%H:%M",
-    "%Y-%m-%d",
-    "%m/%d/%y",
-    "%m/%d/%y-%H:%M:%S",
-    "%m/%d/%y-%H:%M",
-)
-_CLOCKS: Final = ("%H:%M:%S", "%H:%M")
+_DATES: Final = ("%Y-%m-%d", "%m/%d/%y", "%m.%d.%y", "%m/%d", "%m%d", "%m%d%y")
+"""The forms of a date in Slurm's manual. A date without a year is of this year."""
+_CLOCKS: Final = ("%H:%M:%S", "%H:%M", "%I:%M:%S%p", "%I:%M%p", "%I:%M %p", "%H:%M%p")
+_DAYS: Final = {"today": 0, "midnight": 0, "tomorrow": 1, "yesterday": -1}
+_HOURS: Final = {"noon": 12, "fika": 15, "teatime": 16, "elevenses": 11}
 UNLIMITED: Final = ("0", "-1", "infinite", "unlimited")
 
 
@@ -62,30 +59,62 @@ def parse_count(text: str, option: str, least: int = 1) -> int:
 
 
 def parse_moment(text: str, option: str, now: float) -> float:
-    """Seconds since 1970 of a time of sacct: `2026-11-05`, `2026-11-05T14:30`, `14:30`, `now-2hours`, `today`."""
-    word = text.strip()
-    midnight = datetime.fromtimestamp(now).astimezone().replace(hour=0, minute=0, second=0, microsecond=0)
-    relative = _RELATIVE.match(word.lower())
+    """Seconds since 1970 of a time of sacct: `2026-11-05T14:30`, `1105`, `11/05`, `2:30PM`, `now-2hours`, `today`."""
+    word = text.strip().lower()
+    local = datetime.fromtimestamp(now).astimezone().replace(tzinfo=None)
+    today = local.replace(hour=0, minute=0, second=0, microsecond=0)
+    relative = _RELATIVE.match(word)
     if relative is not None:
         if not relative[1]:
             return now
         unit = {"": "second"}.get(relative[3], relative[3])
         shift = timedelta(**{f"{unit}s": int(relative[2])}).total_seconds()
         return now + shift if relative[1] == "+" else now - shift
-    days = {"today": 0, "midnight": 0, "tomorrow": 1, "yesterday": -1}
-    if word.lower() in days:
-        return (midnight + timedelta(days=days[word.lower()])).timestamp()
-    for form in (*_FORMS, *_CLOCKS):
-        try:
-            listed = datetime.strptime(word, form).astimezone()
-        except ValueError:
-            continue
-        if form in _CLOCKS:
-            return midnight.replace(hour=listed.hour, minute=listed.minute, second=listed.second).timestamp()
-        return listed.timestamp()
+    if word in _DAYS:
+        return _instant(today + timedelta(days=_DAYS[word]))
+    if word in _HOURS:
+        return _instant(today.replace(hour=_HOURS[word]))
+    clock = _parse_first(word, _CLOCKS)
+    if clock is not None:
+        return _instant(datetime.combine(today, clock.time()))
+    for between in ("t", "-"):
+        day, _, hour = word.rpartition(between)
+        date, clock = _parse_date(day, today.year), _parse_first(hour, _CLOCKS)
+        if date is not None and clock is not None:
+            return _instant(datetime.combine(date, clock.time()))
+    date = _parse_date(word, today.year)
+    if date is not None:
+        return _instant(date)
     raise InvalidInput(
         f"{option} {text}: it is no time", hint="2026-11-05, 2026-11-05T14:30:00 or now-2hours"
     )
+
+
+def _instant(local: datetime) -> float:
+    """Seconds since 1970. The offset is that of the local time itself, also on a day on which clocks change."""
+    return local.astimezone().timestamp()
+
+
+def _parse_date(word: str, year: int) -> datetime | None:
+    for form in _DATES:
+        if word.isdigit() and len(word) != 2 * form.count("%"):
+            continue
+        has_year = "%y" in form.lower()
+        # Without a year Python would take 1900, which has no 29 February.
+        date = _parse_first(word if has_year else f"{year} {word}", [form if has_year else f"%Y {form}"])
+        if date is not None:
+            return date
+    return None
+
+
+def _parse_first(word: str, forms: Iterable[str]) -> datetime | None:
+    """The time of a word by the first of these forms that it has."""
+    for form in forms:
+        try:
+            return datetime.strptime(word, form)  # noqa: DTZ007 - `_instant` adds the offset of that day
+        except ValueError:
+            continue
+    return None
 
 
 def format_clock(seconds: float, *, days_at: int = 1) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import itertools
 import os
+import re
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -123,8 +124,11 @@ def _unsent(values: Mapping[str, str]) -> list[str]:
 def _array(values: Mapping[str, str]) -> Array | None:
     if "array" not in values:
         return None
-    array = parse_array(values["array"], wire.submissions.MAX_JOBS_PER_SUBMISSION)
-    return Array(sorted(array.values), array.parallel)
+    # Slurm takes brackets, a comma at the end, and a number that is named twice.
+    ranges, percent, at_once = re.sub(r"[\[\]]", "", values["array"]).partition("%")
+    text = f"{ranges.rstrip(' ,')}{percent}{at_once}"
+    array = parse_array(text, wire.submissions.MAX_JOBS_PER_SUBMISSION, repeats=True)
+    return Array(sorted(set(array.values)), array.parallel)
 
 
 def _facts(

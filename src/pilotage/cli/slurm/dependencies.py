@@ -25,6 +25,7 @@ def parse_dependency(
 ) -> dict[str, list[str]]:
     """The fields of the description for `afterok:1:2,afterany:3`. `parents` turns a number into `12` or `s:4`.
 
+    As in Slurm, an empty text is no condition, and a number without a kind means `afterany`.
     `namesakes`: earlier jobs of the same name and user that have not ended, for `singleton`.
     """
     if "?" in text:
@@ -33,8 +34,10 @@ def parse_dependency(
             hint="separate them by commas",
         )
     fields: dict[str, list[str]] = {}
-    for part in text.split(","):
+    for part in text.split(",") if text.strip() else ():
         kind, *numbers = part.strip().split(":")
+        if kind[:1].isdigit():
+            kind, numbers = "afterany", [kind, *numbers]
         name = kind.lower()
         if name == "singleton" and not numbers:
             fields.setdefault(_FIELDS["afterany"], []).extend(namesakes())

@@ -45,18 +45,25 @@ class SlurmOption(NamedTuple):
     """Its meaning here, or the reason why it is ignored or refused."""
     variable: str = ""
     """The variable of the environment that sets it, for sbatch and srun."""
+    means: str = ""
+    """The name of the option of which this is another name."""
 
     @property
     def shown(self) -> str:
         return f"--{self.name}" if len(self.name) > 1 else f"-{self.name}"
 
 
-def understood(names: str, text: str, takes: Takes = Takes.VALUE, *, variable: str = "") -> list[SlurmOption]:
-    """The options of these names, which mean the same: `array`, or `array/a hide` with a short name.
+def understood(
+    names: str, text: str, takes: Takes = Takes.VALUE, *, variable: str = "", means: str = ""
+) -> list[SlurmOption]:
+    """The options of these names: `array`, or `array/a hide` with a short name. `means`: see `SlurmOption`.
 
     `*` in `variable` stands for the name of each, in capital letters.
     """
-    return _options(names, text, takes, Treatment.UNDERSTOOD, variable)
+    return [
+        option._replace(means=means)
+        for option in _options(names, text, takes, Treatment.UNDERSTOOD, variable)
+    ]
 
 
 def ignored(names: str, text: str, takes: Takes = Takes.VALUE, *, variable: str = "") -> list[SlurmOption]:
@@ -216,8 +223,9 @@ class OptionTable:
     def _take(self, read: ReadOptions, option: SlurmOption, value: str, place: str) -> None:
         if option.treatment is Treatment.REFUSED:
             raise InvalidInput(f"{place}{option.shown} is refused: {option.text}")
-        earlier = read.values.get(option.name) if option.takes is Takes.LIST else None
-        read.values[option.name] = value if earlier is None else f"{earlier},{value}"
+        name = option.means or option.name
+        earlier = read.values.get(name) if option.takes is Takes.LIST else None
+        read.values[name] = value if earlier is None else f"{earlier},{value}"
 
     @property
     def _hint(self) -> str:

@@ -53,6 +53,7 @@ SBATCH_OPTIONS = OptionTable(
         understood("nodes/N", "Must be 1 or a range that begins with 1"),
         understood("ntasks/n", "Number of tasks, all on one node"),
         understood("ntasks-per-node", "Number of tasks"),
+        understood("tasks-per-node", "Another name of --ntasks-per-node", means="ntasks-per-node"),
         understood("open-mode", "`append` or `truncate`", variable="SBATCH_OPEN_MODE"),
         understood(
             "output/o",

@@ -20,8 +20,8 @@ class Array(NamedTuple):
     """The most jobs that run at once; 0: no limit."""
 
 
-def parse_array(text: str, most: int) -> Array:
-    """Read an array of at most `most` jobs.
+def parse_array(text: str, most: int, *, repeats: bool = False) -> Array:
+    """Read an array of at most `most` jobs. `repeats`: it may name a number twice.
 
     >>> parse_array("1-5:2,9%2", 100)
     Array(values=[1, 3, 5, 9], parallel=2)
@@ -39,7 +39,7 @@ def parse_array(text: str, most: int) -> Array:
             hint="submit several arrays",
         )
     values = list(chain.from_iterable(parts))
-    if len(set(values)) < count:
+    if not repeats and len(set(values)) < count:
         raise InvalidInput(f"array {text}: it names a number twice")
     return Array(values, int(at_once) if percent else 0)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from dataclasses import field as dataclass_field
 from typing import Any, Final
@@ -46,7 +47,7 @@ def parse_jdl(text: str) -> Submission:
     wrong type, an unsupported attribute. A syntax error is raised alone.
     """
     reader = _JdlReader()
-    definitions = parse_definitions(text, _LIMITS)
+    definitions = parse_definitions(_without_comments(text), _LIMITS)
     check_attribute_count(len(definitions))
     for definition in definitions:
         try:
@@ -54,6 +55,11 @@ def parse_jdl(text: str) -> Submission:
         except InvalidInput as error:
             reader.mistakes.append(error)
     return reader.submission()
+
+
+def _without_comments(text: str) -> str:
+    """The text without lines that begin with `#`, which are comments in gLite's JDL. Other lines keep their numbers."""
+    return re.sub(r"^[ \t]*#.*$", "", text, flags=re.MULTILINE)
 
 
 @dataclass(slots=True)

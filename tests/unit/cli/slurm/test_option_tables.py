@@ -48,7 +48,7 @@ def test_each_spelling_gives_the_value_and_leaves_the_script_alone(data: st.Data
     for option in chosen:
         spelling, value = data.draw(spelled(option))
         words += spelling
-        values[option.name] = value
+        values[option.means or option.name] = value
     arguments = data.draw(st.lists(st.text(max_size=5), max_size=3))
     read = SBATCH_OPTIONS.read([*words, "job.sh", *arguments])
     assert read.values == values
@@ -64,7 +64,7 @@ def test_each_option_is_read_told_as_ignored_or_refused_by_its_name(table: Optio
                 table.read(words)
             continue
         read = table.read(words)
-        assert read.values.keys() == {option.name}
+        assert read.values.keys() == {option.means or option.name}
         told = [f"{option.shown} is ignored: {option.text}"]
         assert table.ignored_notes(read) == (told if option.treatment is Treatment.IGNORED else [])
 
@@ -82,7 +82,7 @@ def test_names_are_unique_and_may_be_shortened_while_they_stay_so(table: OptionT
                 continue
             word = f"--{short}" if option.takes is Takes.NOTHING else f"--{short}=1"
             if others == [option.name]:
-                assert option.name in table.read([word]).values
+                assert (option.means or option.name) in table.read([word]).values
             else:
                 with pytest.raises(InvalidInput, match="is ambiguous"):
                     table.read([word])
