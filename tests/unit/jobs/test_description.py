@@ -509,4 +509,7 @@ def test_a_parent_without_a_name_is_no_missing_condition(field: str, value: str)
 def test_lines_that_begin_with_a_number_sign_are_comments_of_jdl() -> None:
     text = '# a comment "\nExecutable = "/bin/true";\n  # { another\nArguments = "a # b";\n'
     submission = parse_jdl(text)
-    assert (submission.description.executable, submission.description.arguments) == ("/bin/true", ("a", "#", "b"))
+    assert (submission.description.executable, submission.description.arguments) == (
+        "/bin/true",
+        ("a", "#", "b"),
+    )

@@ -109,10 +109,8 @@ def in_berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 )
 def test_times_of_sacct(text: str, expected: tuple[int, ...]) -> None:
     now = datetime(2026, 10, 25, 9, 15, tzinfo=ZONE).timestamp()
-    month, day, *clock = expected
-    assert (
-        parse_moment(text, "--starttime", now) == datetime(2026, month, day, *clock, tzinfo=ZONE).timestamp()
-    )
+    expected_at = datetime(2026, *expected).replace(tzinfo=ZONE)  # type: ignore[arg-type]  # noqa: DTZ001
+    assert parse_moment(text, "--starttime", now) == expected_at.timestamp()
 
 
 @pytest.mark.parametrize("text", ["", "1331", "0230", "25:00", "2026-11-05T", "-10:00", "now-", "noon-1"])
