@@ -54,10 +54,14 @@ class Process:
 
     def run(self, callback: Callable[..., object], *args: Any) -> None:
         """Run a callback of the process, unless it has died. Nobody hears of an error in a process that dies."""
+        self.run_planned(copy_context(), callback, *args)
+
+    def run_planned(self, context: Context, callback: Callable[..., object], *args: Any) -> None:
+        """Run a callback that the loop has called in its context. All steps of a task have one, also after a freeze."""
         if not self.alive:
             return
         if self._loop is not None and self._loop.time() < self.frozen_until:
-            self._loop.call_at(self.frozen_until, callback, *args, context=copy_context())
+            self._loop.call_at(self.frozen_until, callback, *args, context=context)
             return
         try:
             callback(*args)
@@ -128,10 +132,11 @@ class SimulationLoop(VirtualLoop):
     def call_soon(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.Handle:
-        process = _process.get() if context is None else context.get(_process)
+        context = copy_context() if context is None else context
+        process = context.get(_process)
         if process is None:
             return super().call_soon(callback, *args, context=context)
-        return super().call_soon(process.run, callback, *args, context=context)
+        return super().call_soon(process.run_planned, context, callback, *args, context=context)
 
     def call_soon_threadsafe(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
@@ -141,10 +146,11 @@ class SimulationLoop(VirtualLoop):
     def call_at(  # type: ignore[override]
         self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.TimerHandle:
-        process = _process.get() if context is None else context.get(_process)
+        context = copy_context() if context is None else context
+        process = context.get(_process)
         if process is None:
             return super().call_at(when, callback, *args, context=context)
-        return super().call_at(when, process.run, callback, *args, context=context)
+        return super().call_at(when, process.run_planned, context, callback, *args, context=context)
 
     def run_in_executor(  # type: ignore[override]
         self, executor: Executor | None, call: Callable[..., Result], *args: Any

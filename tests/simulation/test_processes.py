@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
 from random import Random
 
 import pytest
@@ -13,7 +14,8 @@ from tests.simulation.processes import Process, ProcessDied, SimulationLoop
 
 
 def _in_loop(live: Callable[[SimulationLoop, Process], Awaitable[None]]) -> None:
-    loop, process = SimulationLoop(0.0, Random(1)), Process("a server")
+    loop = SimulationLoop(0.0, Random(1))
+    process = Process("a server", loop)
     try:
         loop.run_until_complete(live(loop, process))
     finally:
@@ -101,6 +103,30 @@ def test_errors_of_a_living_process_are_heard() -> None:
 
     _in_loop(live)
     assert [type(error) for error in heard] == [ValueError]
+
+
+def test_a_task_keeps_its_context_when_its_process_was_frozen() -> None:
+    duty: ContextVar[str] = ContextVar("duty", default="")
+    seen: list[str] = []
+
+    async def work() -> None:
+        token = duty.set("first")
+        for _ in range(3):
+            await asyncio.sleep(1)
+            seen.append(duty.get())
+        duty.reset(token)
+        seen.append(duty.get())
+
+    async def live(loop: SimulationLoop, process: Process) -> None:
+        process.frozen_until = 5.0
+        with process.entered():
+            loop.create_task(work())
+        await asyncio.sleep(7)
+        process.frozen_until = 10.0
+        await asyncio.sleep(100)
+
+    _in_loop(live)
+    assert seen == ["first", "first", "first", ""]
 
 
 def test_the_process_is_told_of_its_death_once() -> None:
