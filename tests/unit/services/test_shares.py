@@ -137,6 +137,40 @@ def test_a_new_server_knows_what_the_last_one_has_stored(bench: Bench, shares: S
     assert again.seconds(DAY) == before == {("alice", "physics"): 1000}
 
 
+@pytest.mark.parametrize("is_other", [False, True], ids=["the same server", "another server"])
+def test_owners_of_a_charge_that_was_not_stored_are_stored_later(
+    bench: Bench, shares: Shares, is_other: bool
+) -> None:
+    bench.submit(1)
+    bench.pilot().hold()
+    pass_time(shares, 100)
+    shares.charge()
+    bench.submit(1, owner="bob")
+    bench.pilot().hold()
+    # There was no sign of life since, so the ledger is charged up to the same instant as the stored one.
+    later = Shares(bench) if is_other else shares
+    assert later.book.charge(bench.connection).as_of == shares.book.as_of
+    pass_time(later, 100)
+    later.charge()
+    stored = bench.connection.execute("SELECT place, owner FROM use_entities ORDER BY place").fetchall()
+    assert [tuple(row) for row in stored] == [(0, "alice"), (1, "bob")]
+
+
+def test_owners_that_another_server_has_stored_up_to_the_same_instant_are_known(
+    bench: Bench, shares: Shares
+) -> None:
+    bench.submit(1)
+    bench.pilot().hold()
+    pass_time(shares, 100)
+    shares.charge()
+    bench.submit(1, owner="bob")
+    bench.pilot().hold()
+    other = Shares(bench)
+    other.charge()
+    assert other.book.as_of == shares.book.as_of
+    assert shares.charge().known_entities == 2
+
+
 def test_rebuilt_buckets_equal_the_stored_ones(bench: Bench, shares: Shares) -> None:
     jobs = bench.submit(3)
     pilots = [bench.pilot() for _ in jobs]

@@ -75,6 +75,10 @@ class UseBook:
     _ledger: Ledger | None = None
     _resets: int = 0
     """How often all buckets had got invalid when `_ledger` was charged."""
+    _charged: LedgerUpdate | None = None
+    """The last change of `_ledger`."""
+    _stored: LedgerUpdate | None = None
+    """The last change that was stored, by this server."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def charge(self, connection: Connection) -> LedgerUpdate:
@@ -82,7 +86,8 @@ class UseBook:
         with self._lock:
             try:
                 with use_rows.snapshot(connection):
-                    return self._charge(connection)
+                    self._charged = self._charge(connection)
+                    return self._charged
             except BaseException:
                 self._ledger = None
                 raise
@@ -95,7 +100,8 @@ class UseBook:
             stored = None
         resets = use_rows.resets(connection)
         ledger = self._ledger
-        if ledger is None or ledger.as_of != stored or self._resets != resets:
+        is_stored = ledger is not None and self._is_stored(connection, ledger)
+        if ledger is None or ledger.as_of != stored or self._resets != resets or not is_stored:
             oldest = server.alive_at - self.history
             ledger = self._ledger = Ledger(oldest if stored is None else stored, self.history)
             if stored is not None:
@@ -108,8 +114,15 @@ class UseBook:
         changed = ledger.charge((columns_of(ledger, rows) for rows in portions), server.alive_at)
         return LedgerUpdate(resets, stored is None, ledger.as_of, known, changed, ledger.forget_old())
 
+    def _is_stored(self, connection: Connection, ledger: Ledger) -> bool:
+        """Whether the store knows the entities of the ledger by the same places.
+
+        The same `as_of` does not say so: changes that were not stored may end there, and changes of another server too.
+        """
+        return self._charged is self._stored and use_rows.entity_count(connection) == len(ledger.entities)
+
     def saving(self, charged: LedgerUpdate) -> Iterator[use_rows.LedgerChanges]:
-        """The changes to store, one transaction each; usually a single one."""
+        """The changes to store, one transaction each; usually a single one. Ask for the next when one is stored."""
         ledger = self._ledger
         assert ledger is not None
         gone = set(charged.gone)
@@ -127,6 +140,7 @@ class UseBook:
                 buckets=[(span, start, ledger.levels[span][start]) for span, start in portion],
                 gone=charged.gone if place == 0 else [],
             )
+        self._stored = charged
 
     def look(self, spans: Mapping[str, float]) -> dict[str, Use]:
         """Average use over spans of up-time, by the names of the spans."""

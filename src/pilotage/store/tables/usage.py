@@ -91,6 +91,11 @@ def insert_outage(connection: Connection, down: float, up: float, kept_since: fl
 
 
 @decision(ONE_SERVER)
+def entity_count(connection: Connection) -> int:
+    return int(connection.execute("SELECT count(*) FROM use_entities").fetchone()[0])
+
+
+@decision(ONE_SERVER)
 def load(connection: Connection, ledger: Ledger) -> None:
     """Fill an empty ledger with the stored buckets."""
     rows = connection.execute("SELECT place, owner, grp FROM use_entities ORDER BY place").fetchall()
