@@ -214,7 +214,7 @@ def ran(
     chunk = [
         PendingCall(pickle_function(one), pickle_arguments("f", (), {}), "", 0, future()) for one in functions
     ]
-    payload.write_payload(folder, [[], chunk], {})
+    payload.write_payload(folder, [[], chunk], {}, data=False)
     words = [sys.executable, "-I", "-S", payload.PROGRAM, python, "1"]
     return subprocess.run(words, cwd=folder, text=True, capture_output=True)
 
@@ -223,7 +223,7 @@ def settled(folder: Path) -> list[CallFuture[Any]]:
     futures = []
     for outcome in read_outcomes(folder / payload.RESULTS):
         futures.append(future())
-        settle(futures[-1], outcome)
+        settle(futures[-1], outcome, data=False)
     return futures
 
 
@@ -297,7 +297,9 @@ def test_the_duration_of_a_call_is_without_its_imports(
     functions: dict[int, Any] = {}
     importing, results = (builtins.__import__, importlib.import_module), BytesIO()
     for _ in range(2):
-        node_program._run(functions, [cloudpickle.dumps(work)], 0, cloudpickle.dumps(((), {})), results)
+        node_program._run(
+            functions, [cloudpickle.dumps(work)], 0, cloudpickle.dumps(((), {})), results, False
+        )
     assert (builtins.__import__, importlib.import_module) == importing
     (tmp_path / "results").write_bytes(results.getvalue())
     first, second = read_outcomes(tmp_path / "results")
@@ -314,7 +316,7 @@ def test_another_python_is_refused_by_its_version(tmp_path: Path) -> None:
 
 def test_an_outcome_that_cannot_be_read_here_is_an_error() -> None:
     one = future()
-    settle(one, ResultFrame(node_program.RETURNED, 0.1, b"\x80\x04cmissing_module\nname\n."))
+    settle(one, ResultFrame(node_program.RETURNED, 0.1, b"\x80\x04cmissing_module\nname\n."), data=False)
     assert isinstance(one.exception(), ResultNotPicklable)
 
 
@@ -327,7 +329,7 @@ def test_the_zip_is_the_same_each_time_and_has_cloudpickle() -> None:
 def test_large_arguments_are_a_file_for_each_job(tmp_path: Path) -> None:
     big = cloudpickle.dumps(((b"x" * payload.SHARED_BYTES,), {}))
     chunk = [PendingCall(pickle_function(len), big, "", 0, future())]
-    described = payload.write_payload(tmp_path / "p", [chunk, chunk], {"memory": 5})
+    described = payload.write_payload(tmp_path / "p", [chunk, chunk], {"memory": 5}, data=False)
     assert described["input_sandbox"][2] == {"path": "calls-%s", "name": "calls"}
     assert described["arguments"][-1] == "0"
     assert described["memory"] == 5

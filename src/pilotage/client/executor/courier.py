@@ -47,12 +47,21 @@ class Courier:
     """The calls of one executor on their way."""
 
     def __init__(
-        self, client: Client, folder: Path, options: dict[str, Any], group: str, journal: CallJournal | None
+        self,
+        client: Client,
+        folder: Path,
+        options: dict[str, Any],
+        group: str,
+        journal: CallJournal | None,
+        *,
+        data: bool,
     ) -> None:
+        """`data`: results are plain data."""
         self._client = client
         self._folder = folder
         self._options = options
         self._group = group
+        self._data = data
         self._journal = journal
         self._rule = ChunkRule()
         self._changed = threading.Condition()
@@ -113,7 +122,7 @@ class Courier:
             return None
         future = self.new_future()
         future.job = job
-        settle(future, outcomes[position])
+        settle(future, outcomes[position], data=self._data)
         return future
 
     def close(self, *, wait: bool, cancel: bool) -> None:
@@ -184,7 +193,7 @@ class Courier:
             self._cursor = self._persist(lambda: self._client.read_changes(self._query())).cursor
         key = str(uuid.uuid4())
         folder = self._payload(key)
-        description = payload.write_payload(folder, chunks, self._options)
+        description = payload.write_payload(folder, chunks, self._options, data=self._data)
         keys = [[call.key for call in chunk] for chunk in chunks]
         sent = SentChunks(key, description, self._group, keys)
         if self._journal is not None:
@@ -298,7 +307,7 @@ class Courier:
             with self._changed:
                 if call.kind:
                     self._rule.measured(call.kind, outcome.seconds)
-            settle(call.future, outcome)
+            settle(call.future, outcome, data=self._data)
 
     def _tell_lost(self, jobs: dict[int, str]) -> None:
         """Give the calls without an outcome the reason of their jobs. `jobs`: with errors of their downloads."""

@@ -45,6 +45,7 @@ class Executor(StandardExecutor):
     - `retries`: how often a job is tried again if its process dies. A function's exception is a result.
     - `group`: the group to submit as; by default that of the token.
     - `chunk`: calls of a job. "auto": a few calls are sent alone, then groups of calls that last seconds.
+    - `results`: "data" accepts plain data from the nodes, and arrays of NumPy: no code of a node runs here.
     - `progress`: show a line with the number of ended calls, if stderr is a terminal.
     - `description`: further fields of a job description.
 
@@ -65,11 +66,14 @@ class Executor(StandardExecutor):
         group: str = "",
         retries: int = 0,
         chunk: int | Literal["auto"] = "auto",
+        results: Literal["any", "data"] = "any",
         progress: bool = False,
         description: Mapping[str, Any] | None = None,
     ) -> None:
         if chunk != "auto" and (not isinstance(chunk, int) or chunk < 1):
             raise InvalidInput(f'chunk is "auto" or a number of calls, not {chunk!r}')
+        if results not in ("any", "data"):
+            raise InvalidInput(f'results is "any" or "data", not {results!r}')
         given = {"memory": memory, "wall_time": wall, "tags": list(tags), "requirements": requirements}
         options = {"job_name": name or "map", "processors": cores, "retries": retries}
         options |= {field: value for field, value in given.items() if value}
@@ -91,7 +95,14 @@ class Executor(StandardExecutor):
                 )
             if client is None:
                 client = resources.enter_context(Client.connect())
-            self._courier = Courier(client, folder, {**options, **(description or {})}, group, journal)
+            self._courier = Courier(
+                client,
+                folder,
+                {**options, **(description or {})},
+                group,
+                journal,
+                data=results == "data",
+            )
             self._courier.start()
             self._resources = resources.pop_all()
         if progress:

@@ -2,7 +2,7 @@
 
 Standard library only, and syntax of old Pythons: another Python must come far enough to say that it is the wrong one.
 Arguments: the Python of the caller, as 3.11, and the number of the chunk. Files: `functions` and `calls`, both plain
-pickles of bytes. The file `results` gets a frame for each call: HEADER, then the pickled outcome.
+pickles. The file `results` gets a frame for each call: HEADER, then the pickled outcome.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import builtins
 import contextlib
 import importlib
+import io
 import os
 import pickle
 import struct
@@ -35,21 +36,26 @@ def main() -> int:
         print("this node has Python " + here + ", and the calls need Python " + wanted, file=sys.stderr)
         return WRONG_PYTHON
     with open("functions", "rb") as file:
-        bodies, folders = pickle.load(file)  # noqa: S301  # the caller's own file
+        bodies, folders, data = pickle.load(file)  # noqa: S301  # the caller's own file
     with open("calls", "rb") as file:
         calls = pickle.load(file)[chunk]  # noqa: S301
     sys.path += [folder for folder in folders if folder not in sys.path and os.path.isdir(folder)]
     functions: dict[int, Any] = {}
     with open("results", "wb") as results:
         for number, arguments in calls:
-            _run(functions, bodies, number, arguments, results)
+            _run(functions, bodies, number, arguments, results, data)
     return 0
 
 
 def _run(
-    functions: dict[int, Any], bodies: list[bytes], number: int, arguments: bytes, results: BinaryIO
+    functions: dict[int, Any],
+    bodies: list[bytes],
+    number: int,
+    arguments: bytes,
+    results: BinaryIO,
+    data: bool,
 ) -> None:
-    """Run one call and write its frame."""
+    """Run one call and write its frame. `data`: the outcome is plain data."""
     begun, imports = time.perf_counter(), _Imports()
     is_first = number not in functions
     try:
@@ -62,7 +68,9 @@ def _run(
     except BaseException as error:  # also SystemExit: it is the outcome of this call, not of the job
         kind, outcome = RAISED, (error, traceback.format_exc())
     seconds = time.perf_counter() - begun - imports.seconds
-    kind, body = _pickled(kind, outcome)
+    if data and kind == RAISED:
+        outcome = (type(outcome[0]).__name__ + ": " + str(outcome[0]), outcome[1])
+    kind, body = _pickled(kind, outcome, _dump_plain if data else None)
     results.write(HEADER.pack(kind, seconds, len(body)) + body)
     results.flush()
 
@@ -103,12 +111,33 @@ class _Imports:
         return timed
 
 
-def _pickled(kind: int, outcome: Any) -> tuple[int, bytes]:
+class _PlainPickler(pickle.Pickler):
+    """Writes plain data only. Arrays are written as NumPy writes them to files without pickle."""
+
+    def persistent_id(self, thing: Any) -> Any:
+        numpy = sys.modules.get("numpy")
+        if numpy is None or not (type(thing) is numpy.ndarray or isinstance(thing, numpy.generic)):
+            return None
+        file = io.BytesIO()
+        numpy.lib.format.write_array(file, numpy.asarray(thing), allow_pickle=False)
+        return isinstance(thing, numpy.generic), file.getvalue()
+
+    def reducer_override(self, thing: Any) -> Any:
+        raise pickle.PicklingError("a value of type " + type(thing).__name__ + " is no plain data")
+
+
+def _dump_plain(outcome: Any) -> bytes:
+    file = io.BytesIO()
+    _PlainPickler(file, 4).dump(outcome)
+    return file.getvalue()
+
+
+def _pickled(kind: int, outcome: Any, dump: Callable[[Any], bytes] | None) -> tuple[int, bytes]:
     import cloudpickle
 
     try:
-        body = cloudpickle.dumps(outcome)
-        if kind == RAISED:
+        body = (dump or cloudpickle.dumps)(outcome)
+        if dump is None and kind == RAISED:
             pickle.loads(body)  # noqa: S301  # exceptions with a constructor of their own often come back broken
         return kind, body
     except Exception as trouble:

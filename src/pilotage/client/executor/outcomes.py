@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import pickle
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pilotage.client.executor.node_program import HEADER, RAISED, RETURNED
+from pilotage.client.executor.plain_data import CallRaised, read_plain
 from pilotage.core.errors import PilotageError
 
 if TYPE_CHECKING:
@@ -55,22 +57,29 @@ def read_outcomes(path: Path) -> list[ResultFrame]:
         body = content[place : place + length]
         if len(body) < length:
             break
-        outcomes.append(ResultFrame(kind, seconds, body))
+        outcomes.append(ResultFrame(kind, seconds if 0 <= seconds < math.inf else 0.0, body))
         place += length
     return outcomes
 
 
-def settle(future: CallFuture[object], outcome: ResultFrame) -> None:
-    """Apply an outcome to its future, unless that has one."""
+def settle(future: CallFuture[object], outcome: ResultFrame, *, data: bool) -> None:
+    """Apply an outcome to its future, unless that has one. `data`: nothing but plain data is read."""
     try:
-        value = pickle.loads(outcome.body)  # noqa: S301  # made by the caller's own function
+        # A pickle can run any code here: the caller trusts the nodes, or asks for plain data.
+        value = read_plain(outcome.body) if data else pickle.loads(outcome.body)  # noqa: S301
+        error = None if outcome.kind == RETURNED else _error(outcome.kind, *value, data=data)
     except Exception as trouble:
         future.settle(error=ResultNotPicklable(f"the outcome of the call cannot be read here: {trouble!r}"))
         return
-    if outcome.kind == RETURNED:
+    if error is None:
         future.settle(value)
-        return
-    given, text = value
-    error = given if outcome.kind == RAISED else ResultNotPicklable(given)
-    error.__cause__ = RemoteTraceback(text)
-    future.settle(error=error)
+    else:
+        future.settle(error=error)
+
+
+def _error(kind: int, given: Any, text: str, *, data: bool) -> BaseException:
+    raised: BaseException = ResultNotPicklable(str(given))
+    if kind == RAISED:
+        raised = CallRaised(str(given)) if data else given
+    raised.__cause__ = RemoteTraceback(text)
+    return raised

@@ -34,9 +34,12 @@ exit 127
 
 
 def write_payload(
-    folder: Path, chunks: Sequence[Sequence[PendingCall]], options: Mapping[str, Any]
+    folder: Path, chunks: Sequence[Sequence[PendingCall]], options: Mapping[str, Any], *, data: bool
 ) -> dict[str, Any]:
-    """Write the files of a submission to a new `folder`; return its description, whose parameter is the chunk."""
+    """Write the files of a submission to a new `folder`; return its description, whose parameter is the chunk.
+
+    `data`: outcomes are plain data.
+    """
     folder.mkdir(parents=True)
     numbers: dict[bytes, int] = {}
     packed: list[list[tuple[int, bytes]]] = []
@@ -47,7 +50,7 @@ def write_payload(
             pairs.append((numbers.setdefault(call.function.body, len(numbers)), call.arguments))
         packed.append(pairs)
     _write(folder / PROGRAM, program())
-    _write(folder / FUNCTIONS, pickle.dumps((list(numbers), _folders())))
+    _write(folder / FUNCTIONS, pickle.dumps((list(numbers), _folders(), data)))
     shared = sum(len(arguments) for chunk in packed for _, arguments in chunk) <= SHARED_BYTES
     if shared:
         _write(folder / CALLS, pickle.dumps(packed))
