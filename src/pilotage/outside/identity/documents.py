@@ -16,9 +16,12 @@ import msgspec
 from pilotage.core.errors import NotAuthenticated, Unreachable
 from pilotage.core.policy.issuer_model import LOOPBACK
 from pilotage.outside.identity.model import CodeGrant, IssuerDocuments
+from pilotage.outside.one_deadline import one_deadline
 
 DISCOVERY = "/.well-known/openid-configuration"
 TIMEOUT = 10.0
+WHOLE = 20.0
+"""Seconds for all answers of one call."""
 LARGEST = 1_000_000
 """Bytes of a document."""
 
@@ -95,8 +98,19 @@ def _client(url: str, ca_file: str, transport: httpx.BaseTransport | None) -> It
     """A client for one issuer. Trouble of the network and unreadable documents become errors of ours."""
     try:
         trust: ssl.SSLContext | bool = ssl.create_default_context(cafile=ca_file) if ca_file else True
-        with httpx.Client(timeout=TIMEOUT, verify=trust, transport=transport, trust_env=True) as client:
-            yield client
+        with one_deadline(WHOLE) as deadline:
+
+            def trace(request: httpx.Request) -> None:
+                request.extensions = {**request.extensions, "trace": deadline.on_event}
+
+            with httpx.Client(
+                timeout=TIMEOUT,
+                verify=trust,
+                transport=transport,
+                trust_env=True,
+                event_hooks={"request": [trace]},
+            ) as client:
+                yield client
     except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
         raise Unreachable(f"{url} does not answer: {error or type(error).__name__}") from None
     except msgspec.MsgspecError as error:

@@ -12,9 +12,14 @@ from email.message import EmailMessage
 from email.policy import SMTP
 from enum import StrEnum
 
+from pilotage.outside.one_deadline import one_deadline
+
 TIMEOUT = 10.0
 """Seconds for each answer of the server."""
+WHOLE = 60.0
+"""Seconds for all answers to one mail."""
 PORT = 25
+READY = 220
 _POLICY = SMTP.clone(max_line_length=900)
 """A subject is one line: folded ones get a blank more in some programs. RFC 5321 allows 998 bytes."""
 
@@ -49,30 +54,34 @@ def server_address(text: str) -> tuple[str, int]:
 
 
 def send_mail(server: str, mail: OutgoingMail) -> Delivery:
-    """Send one mail. It blocks for some times `TIMEOUT` at most. Raises an error only if no server was asked."""
+    """Send one mail. It blocks for `WHOLE` seconds and a little. Raises an error only if no server was asked."""
     message = EmailMessage(_POLICY)
     message["From"], message["To"], message["Subject"] = mail.sender, mail.recipient, mail.subject
     message["Auto-Submitted"] = "auto-generated"
     message.set_content(mail.text)
     content = message.as_bytes()
     host, port = server_address(server)
+    smtp, taken = smtplib.SMTP(timeout=TIMEOUT), False
     try:
-        smtp = smtplib.SMTP(host, port, timeout=TIMEOUT)
-    except (OSError, smtplib.SMTPException) as error:
-        return Delivery(MailOutcome.LATER, f"{server}: {error}")
-    try:
-        smtp.sendmail(mail.sender, [mail.recipient], content)
+        with one_deadline(WHOLE) as deadline:
+            deadline.watch(lambda: smtp.sock)
+            code, words = smtp.connect(host, port)
+            if code != READY:
+                raise OSError(f"it answers {code} {words.decode(errors='replace')[:200]}")
+            taken = True
+            smtp.sendmail(mail.sender, [mail.recipient], content)
     except smtplib.SMTPRecipientsRefused as error:
         code, _ = error.recipients[mail.recipient]
         return _refused(code, str(error))
     except smtplib.SMTPResponseException as error:
         return _refused(error.smtp_code, str(error))
     except Exception as error:
-        return Delivery(MailOutcome.UNKNOWN, f"{server}: {error}")
+        return Delivery(MailOutcome.UNKNOWN if taken else MailOutcome.LATER, f"{server}: {error}")
     else:
         return Delivery(MailOutcome.SENT)
     finally:
-        with contextlib.suppress(OSError, smtplib.SMTPException):
+        with contextlib.suppress(Exception), one_deadline(TIMEOUT) as deadline:
+            deadline.watch(lambda: smtp.sock)
             smtp.quit()
         smtp.close()
 
