@@ -25,14 +25,15 @@ NOT_YET = {
     "storage/s3.py": "S3",
 }
 """Modules that speak to what is outside without one deadline for the whole call."""
-BYTES = 3_000
+BYTES = 1_000
 
 
 @pytest.fixture(
     params=[b"", b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 9999\r\n\r\n", b"220 mail\r\n"]
 )
-def dripping(request: pytest.FixtureRequest) -> Iterator[int]:
-    """The port of a service that says its first words at once, and then drips."""
+def dripping(request: pytest.FixtureRequest) -> Iterator[tuple[int, threading.Event]]:
+    """The port of a service that says its first words at once, and then drips; set when it was let drip to its end."""
+    whole = threading.Event()
     stop, listener = threading.Event(), socket.create_server(("127.0.0.1", 0))
 
     def drip(connection: socket.socket) -> None:
@@ -43,6 +44,7 @@ def dripping(request: pytest.FixtureRequest) -> Iterator[int]:
                     if stop.wait(0.01):
                         return
                     connection.sendall(b"2")
+                whole.set()
             except OSError:
                 return  # the call has cut it
 
@@ -55,7 +57,7 @@ def dripping(request: pytest.FixtureRequest) -> Iterator[int]:
             threading.Thread(target=drip, args=(connection,), daemon=True).start()
 
     threading.Thread(target=serve, daemon=True).start()
-    yield listener.getsockname()[1]
+    yield listener.getsockname()[1], whole
     stop.set()
     listener.close()
 
@@ -81,12 +83,14 @@ def _mail(port: int) -> str:
 
 @pytest.mark.parametrize("call", [_issuer, _code, _mail])
 def test_a_dripping_service_ends_at_the_deadline(
-    dripping: int, call: Callable[[int], str], monkeypatch: pytest.MonkeyPatch
+    dripping: tuple[int, threading.Event], call: Callable[[int], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in (documents, smtp):
         monkeypatch.setattr(module, "WHOLE", 0.3)
     monkeypatch.setattr(smtp, "TIMEOUT", 0.3)
-    reason = call(dripping)
+    port, whole = dripping
+    reason = call(port)
+    assert not whole.is_set(), "the call has waited for the last byte"
     # An answer that is wrong in its first line is refused at once.
     assert any(words in reason for words in ("took longer than 0.3 s", "it answers -1", "illegal")), reason
 
