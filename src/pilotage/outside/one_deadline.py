@@ -1,4 +1,4 @@
-"""One deadline for a whole call to what is outside. A socket's timeout alone never ends an answer that drips."""
+"""One deadline for a whole call to an outside service. A socket's timeout alone never ends an answer that drips."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ NOT_YET = {
     "catalogue/rucio/session.py": "Rucio",
     "storage/s3.py": "S3",
 }
-"""Modules that speak to what is outside without one deadline for the whole call."""
+"""Modules that speak to outside services without one deadline for the whole call."""
 BYTES = 1_000
 
 
