@@ -89,7 +89,7 @@ class EnrolRequest:
     """POST /v1/pilot/enrol: trade the secret of the batch script for a token.
 
     `nonce` is drawn at random at every start of the program. A new nonce supersedes the earlier pilot of the same
-    (secret, index) and raises an alarm. The same nonce again gets a new token for the same pilot.
+    (secret, index) and raises an alarm. The same nonce again gets the same token for the same pilot.
     """
 
     secret: Fact

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from pilotage.core.errors import Forbidden
 from pilotage.services.pilots.enrolment import enrol
 from pilotage.wire.pilot import EnrolRequest
-from tests.unit.services.bench import LEASE, Bench
+from tests.unit.services.bench import HEARTBEAT, LEASE, Bench, Paper
 
 
 @pytest.mark.parametrize("seconds", [0.0, 100.0], ids=["rescheduled", "waiting"])
@@ -78,3 +79,63 @@ def test_a_batch_job_that_was_started_again_is_told_to_leave(bench: Bench) -> No
     assert pilot.stopped(offer) == []
     assert bench.state(job) == "Running"
     assert bench.job(job)["failures"] == 0
+
+
+def copies(bench: Bench, pilot: Paper, *, nonce: str = "first") -> str:
+    """A late copy of an enrolment arrives; the token that it is answered with, which nobody reads."""
+    request = EnrolRequest(secret=pilot.secret, index=pilot.index, nonce=nonce, hostname="n1")
+    return bench.do(lambda tx: enrol(bench.pool, tx, request, bench.now)).token
+
+
+def test_a_late_copy_of_an_enrolment_leaves_the_living_program_its_token(bench: Bench) -> None:
+    bench.submit(2)
+    pilot = bench.pilot()
+    offer = pilot.hold()
+    before = pilot.row
+    for _ in range(2):
+        bench.later(HEARTBEAT)
+        assert copies(bench, pilot) == pilot.token
+    assert pilot.row == before
+    assert pilot.finish(offer) == "accepted"
+    assert pilot.hold()
+
+
+def test_a_late_copy_of_an_enrolment_is_no_sign_of_life(bench: Bench) -> None:
+    [job] = bench.submit()
+    pilot = bench.pilot()
+    offer = pilot.hold()
+    bench.later(LEASE - 1)
+    copies(bench, pilot)
+    bench.later(2)
+    assert pilot.row.state == "Failed"
+    ended = pilot.row
+    copies(bench, pilot)
+    assert pilot.row == ended
+    assert not bench.pool.pilots.heard
+    # Its first exchange proves that it lives.
+    assert not pilot.send(holding=[offer]).stop
+    assert pilot.row.state == "Running"
+    assert bench.state(job) == "Running"
+
+
+def test_a_late_copy_of_a_superseded_enrolment_is_refused(bench: Bench) -> None:
+    bench.submit()
+    pilot = bench.pilot()
+    for nonce in ("second", "third"):
+        pilot.enrol(nonce)
+    offer = pilot.hold()
+    for nonce in ("first", "second"):
+        with pytest.raises(Forbidden):
+            copies(bench, pilot, nonce=nonce)
+    assert pilot.finish(offer) == "accepted"
+    assert len(bench.kinds("alarm")) == 2
+
+
+def test_a_new_program_of_a_pilot_that_was_given_up_comes_back_with_its_first_exchange(bench: Bench) -> None:
+    bench.submit()
+    pilot = bench.pilot()
+    bench.later(LEASE + 1)
+    pilot.enrol("second")
+    assert pilot.row.state == "Failed"
+    assert pilot.hold()
+    assert pilot.row.state == "Running"

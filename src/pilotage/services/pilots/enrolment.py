@@ -25,6 +25,9 @@ from pilotage.wire.pilot import PROTOCOL, SUPPORTED, EnrolRequest, EnrolResponse
 RESTARTED = "its batch job was started again by the batch system"
 """The reason of a pilot whose batch job has begun a second time, although it was submitted to begin once."""
 
+MOST_PROGRAMS = 20
+"""Programs of one pilot whose nonces are kept, the last one included."""
+
 PROBE = "probe"
 """The type of a pilot that examines its node and is given no job."""
 
@@ -36,50 +39,73 @@ def secret_hash(secret: str) -> str:
 def enrol(pool: Pool, tx: Transaction, request: EnrolRequest, now: float) -> EnrolResponse:
     """Trade (secret, index, nonce) for a token.
 
-    The same nonce again is the same pilot whose answer was lost: it gets a new token. Another nonce supersedes
-    the earlier pilot: its token dies, its jobs go back, and an alarm stands in the event log.
+    The same nonce again is the same program, whose answer was lost, or a late copy of its message: both get the same
+    token, and nothing changes. Another nonce supersedes the earlier program: its token dies, its jobs go back, and
+    an alarm stands in the event log. A program that was superseded gets no token any more.
 
+    A pilot that was given up comes back with its first exchange, which proves that it has the token.
     A batch job that the batch system has started again gets no token, and must leave; its jobs go back.
     """
     pilot = _find_pilot(tx, request)
+    token = _token_of(pilot, request)
+    ce = pool.policy.ces.get(pilot.ce)
+    lease = ce.lease if ce else DEFAULT_LEASE
+    present, *earlier = (pilot.nonce or "").split("\n")
+    if _is_in(request.nonce, [present]):
+        return _settings(pool, pilot, ce, token, lease)
+    if _is_in(request.nonce, earlier):
+        raise Forbidden("another program has enrolled as this pilot since", hint="this one should leave")
     pool.pilots.rows.forget(pilot)
-    is_another = pilot.nonce is not None and not hmac.compare_digest(pilot.nonce, request.nonce)
-    if is_another and request.restarts > 0:
-        return _send_away(pool, tx, pilot, now)
-    if is_another:
+    if pilot.nonce is not None:
+        if request.restarts > 0:
+            return _send_away(pool, tx, pilot, now)
         _supersede(pool, tx, pilot, now)
         pilot.take_number = 0
     _compare_batch_ids(pool.ids, tx, pilot, request.batch_id, now)
-    token = pool.secrets.token_urlsafe(32)
-    ce = pool.policy.ces.get(pilot.ce)
-    lease = ce.lease if ce else DEFAULT_LEASE
-    if pilot.state is not PilotState.RUNNING:
-        _record_enrolment(pool.ids, tx, pilot, request.hostname, now)
-    offset = _offset_of_clock(pool.ids, tx, pilot, request, now)
     pilots.update(
         tx.connection,
         pilot.id,
-        nonce=request.nonce,
-        clock_offset=offset,
+        nonce="\n".join([request.nonce, *filter(None, [present]), *earlier][:MOST_PROGRAMS]),
+        clock_offset=_offset_of_clock(pool.ids, tx, pilot, request, now),
         take_number=pilot.take_number,
         token_hash=token_hash(token),
-        state=PilotState.RUNNING,
         hostname=request.hostname,
         version=request.version,
         started=pilot.started or now,
-        ended=None,
-        lease_until=now + lease,
-        reason=pilot.reason if pilot.leave else "",
         server=pool.peers.server,
         cores_from=_begin_of_cores(pilot, request, now),
-        cores_until=None,
+    )
+    if pilot.state not in FINAL:
+        _begin(pool, tx, pilot, request.hostname, lease, now)
+    if pool.peers.shared:
+        pool.peers.publish(tx, PeerUpdate(pilots=[pilot.id]))
+    return _settings(pool, pilot, ce, token, lease)
+
+
+def _token_of(pilot: PilotRow, request: EnrolRequest) -> str:
+    """The token of one program. Only its secret and its nonce make it, so that a repeated answer has the same one."""
+    message = f"{pilot.stamp}\n{request.nonce}".encode()
+    return hmac.new(request.secret.encode(), message, hashlib.sha256).hexdigest()
+
+
+def _is_in(nonce: str, known: list[str]) -> bool:
+    return any(hmac.compare_digest(one.encode(), nonce.encode()) for one in known if one)
+
+
+def _begin(pool: Pool, tx: Transaction, pilot: PilotRow, hostname: str, lease: float, now: float) -> None:
+    """The pilot runs from now on."""
+    if pilot.state is not PilotState.RUNNING:
+        _record_enrolment(pool.ids, tx, pilot, hostname, now)
+    pilots.update(
+        tx.connection,
+        pilot.id,
+        state=PilotState.RUNNING,
+        lease_until=now + lease,
+        reason=pilot.reason if pilot.leave else "",
     )
     tx.put(pool.pilots.last_seen, pilot.id, now)
     tx.put(pool.pilots.heard, pilot.id, now)
     pool.pilots.watch.add(pilot.id, pilot.ce, now)
-    if pool.peers.shared:
-        pool.peers.publish(tx, PeerUpdate(pilots=[pilot.id]))
-    return _settings(pool, pilot, ce, token, lease)
 
 
 def _offset_of_clock(
