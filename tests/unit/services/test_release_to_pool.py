@@ -9,6 +9,8 @@ from typing import Any, get_args
 
 import pytest
 
+from pilotage.core.jobs.description import JobDescription
+from pilotage.core.pilots.wall_time import cpu_time_of_new_pilot
 from pilotage.core.policy.model import NORMAL_USER
 from pilotage.core.policy.requests import Growth, Requests
 from pilotage.core.requests.retries import PauseRule, RetryRules
@@ -17,6 +19,7 @@ from pilotage.core.requests.states import RequestState
 from pilotage.services.requests import changes
 from pilotage.services.requests.changes import Change
 from pilotage.services.requests.rights import Actor
+from pilotage.services.why.needs_wording import needs
 from pilotage.store.engine.connection import SerializationFailure
 from pilotage.store.tables import listing, work_queue_depth
 from pilotage.store.tables.selections import JobSelection, Viewer
@@ -323,6 +326,26 @@ def test_the_limits_of_the_policy_hold(tmp_path: Path) -> None:
     assert of_requests.release() == 1
     assert of_requests.jobs(high) == {"released": 1, "made": 19}
     bench.check()
+    bench.end()
+
+
+@pytest.mark.parametrize(("buckets", "wall_time"), [([50, 200, 10000], 0), ([50, 200], 300)])
+def test_an_estimate_never_asks_for_more_time_than_a_pilot_is_given(
+    tmp_path: Path, buckets: list[int], wall_time: int
+) -> None:
+    """Else one slow job would keep the next ones waiting for ever."""
+    policy = POLICY.replace("lease =", "wall = 350\nlease =") + f"[matching]\ncpu_buckets = {buckets}\n"
+    bench = Bench(tmp_path, policy)
+    of_requests = RequestBench(bench)
+    of_requests.agent()
+    of_requests.element(of_requests.request(splitting={"time_per_event": 100.0}), 1)
+    assert of_requests.release() == 1
+    [entry] = bench.pool.queues.index.entries.values()
+    assert (entry.identity.cpu_time, entry.identity.wall_time) == (200, wall_time)
+    said = needs(entry.identity, JobDescription(executable="a"))
+    assert said["CPU time"] == "200 s (an estimate)"
+    assert said.get("wall time", "") == (f"{wall_time} s (an estimate)" if wall_time else "")
+    assert bench.pilot().take(cpu_left=cpu_time_of_new_pilot(350, 1.0))
     bench.end()
 
 

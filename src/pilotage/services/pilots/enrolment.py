@@ -10,6 +10,7 @@ from pilotage.core.pilots import clocks, wall_time
 from pilotage.core.pilots.orders import LeaveOrder
 from pilotage.core.pilots.states import FINAL, PILOT_STATES, PilotState
 from pilotage.core.policy import Ce
+from pilotage.core.programs import Programs
 from pilotage.services.jobs.transitions import JobTransitions
 from pilotage.services.pilots.exchange import token_hash
 from pilotage.services.pilots.lifecycle import DEFAULT_LEASE, PilotEnd, end_silent_pilot
@@ -24,9 +25,6 @@ from pilotage.wire.pilot import PROTOCOL, SUPPORTED, EnrolRequest, EnrolResponse
 
 RESTARTED = "its batch job was started again by the batch system"
 """The reason of a pilot whose batch job has begun a second time, although it was submitted to begin once."""
-
-MOST_PROGRAMS = 20
-"""Programs of one pilot whose nonces are kept, the last one included."""
 
 PROBE = "probe"
 """The type of a pilot that examines its node and is given no job."""
@@ -50,13 +48,13 @@ def enrol(pool: Pool, tx: Transaction, request: EnrolRequest, now: float) -> Enr
     token = _token_of(pilot, request)
     ce = pool.policy.ces.get(pilot.ce)
     lease = ce.lease if ce else DEFAULT_LEASE
-    present, *earlier = (pilot.nonce or "").split("\n")
-    if _is_in(request.nonce, [present]):
+    programs = Programs.of(pilot.nonce)
+    if programs.is_present(request.nonce):
         return _settings(pool, pilot, ce, token, lease)
-    if _is_in(request.nonce, earlier):
+    if programs.was_superseded(request.nonce):
         raise Forbidden("another program has enrolled as this pilot since", hint="this one should leave")
     pool.pilots.rows.forget(pilot)
-    if pilot.nonce is not None:
+    if programs.nonces:
         if request.restarts > 0:
             return _send_away(pool, tx, pilot, now)
         _supersede(pool, tx, pilot, now)
@@ -65,7 +63,7 @@ def enrol(pool: Pool, tx: Transaction, request: EnrolRequest, now: float) -> Enr
     pilots.update(
         tx.connection,
         pilot.id,
-        nonce="\n".join([request.nonce, *filter(None, [present]), *earlier][:MOST_PROGRAMS]),
+        nonce=programs.followed_by(request.nonce),
         clock_offset=_offset_of_clock(pool.ids, tx, pilot, request, now),
         take_number=pilot.take_number,
         token_hash=token_hash(token),
@@ -86,10 +84,6 @@ def _token_of(pilot: PilotRow, request: EnrolRequest) -> str:
     """The token of one program. Only its secret and its nonce make it, so that a repeated answer has the same one."""
     message = f"{pilot.stamp}\n{request.nonce}".encode()
     return hmac.new(request.secret.encode(), message, hashlib.sha256).hexdigest()
-
-
-def _is_in(nonce: str, known: list[str]) -> bool:
-    return any(hmac.compare_digest(one.encode(), nonce.encode()) for one in known if one)
 
 
 def _begin(pool: Pool, tx: Transaction, pilot: PilotRow, hostname: str, lease: float, now: float) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pilotage.core.jobs.description import JobDescription
 from pilotage.core.queues.fit import AnyIdentity, Offer
 from pilotage.core.queues.identity import QueueIdentity
+from pilotage.core.workqueue.release import REQUEST_TYPES
 
 REQUIREMENTS_REFUSED = "the Requirements expression is not true there"
 
@@ -16,14 +17,16 @@ def needs(queue: QueueIdentity, description: JobDescription | None = None) -> di
         if description
         else (None, None, None, None)
     )
+    # Only a request's jobs ask for time that nobody has requested.
+    unasked = "an estimate" if queue.job_type in REQUEST_TYPES else "none requested"
     values = {
         "owner": queue.owner,
         "group": queue.group,
         "setup": queue.setup,
-        "CPU time": _bucket(queue.cpu_time, cpu_time, "s"),
+        "CPU time": _bucket(queue.cpu_time, cpu_time, "s", unasked),
         "memory": _bucket(queue.memory, memory, "MB") if queue.memory else "",
         "disk": _bucket(queue.disk, disk, "MB") if queue.disk else "",
-        "wall time": _bucket(queue.wall_time, wall_time, "s") if queue.wall_time else "",
+        "wall time": _bucket(queue.wall_time, wall_time, "s", unasked) if queue.wall_time else "",
         "processors": str(queue.processors),
         "job type": queue.job_type,
         "pilots": "generic only" if queue.force_generic else listed(queue.pilot_types),
@@ -40,14 +43,14 @@ def needs(queue: QueueIdentity, description: JobDescription | None = None) -> di
     return {name: value for name, value in values.items() if value}
 
 
-def _bucket(bucket: int, requested: int | None, unit: str) -> str:
-    """The bucket of the queue, and the requested number if it is known."""
+def _bucket(bucket: int, requested: int | None, unit: str, unasked: str = "none requested") -> str:
+    """The bucket of the queue, and the requested number if it is known. `unasked`: said where none is requested."""
     if requested is None:
         return f"bucket {bucket} {unit}"
     if requested == bucket:
         return f"{bucket} {unit}"
     if not requested:
-        return f"{bucket} {unit} (none requested)"
+        return f"{bucket} {unit} ({unasked})"
     if requested < bucket:
         return f"{bucket} {unit} (next bucket above the requested {requested} {unit})"
     return f"{bucket} {unit} (highest bucket; {requested} {unit} requested)"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pilotage.core.errors import Conflict, Forbidden, IncompatibleVersion, NotFound, Superseded
+from pilotage.core.programs import Programs
 from pilotage.core.workqueue.states import ElementState
 from pilotage.services.workqueue.custody import AgentUser
 from pilotage.services.workqueue.moves import ElementMoves
@@ -27,8 +28,14 @@ def join(
     user.check_team(message.team)
     settings = work_queue.pool.policy.requests
     lease_until = now + settings.agent_lease
-    facts = {"nonce": message.nonce, "version": message.version, "host": message.host}
     known = agents.by_name(tx.connection, message.name, lock=True)
+    processes = Programs.of(known.nonce if known else None)
+    is_present = processes.is_present(message.nonce)
+    if processes.was_superseded(message.nonce):
+        # A late copy of its message: it must not take the elements of the living process.
+        raise _superseded(message.name)
+    nonce = processes.followed_by(message.nonce)
+    facts = {"nonce": nonce, "version": message.version, "host": message.host}
     if known is None:
         agent = agents.insert(
             tx.connection,
@@ -42,10 +49,10 @@ def join(
     else:
         agent = known.id
         _check_owner(known, user.name)
-        if known.nonce != message.nonce or known.team != message.team:
+        if not is_present or known.team != message.team:
             give_back(work_queue, tx, known, "another process has joined with its name", now)
         agents.rejoin(tx.connection, agent, team=message.team, now=now, lease_until=lease_until, **facts)
-    if known is None or known.nonce != message.nonce or known.ended is not None:
+    if known is None or not is_present or known.ended is not None:
         _record(work_queue, tx, now, "agent-joined", user.name, f"{message.name}, team {message.team}")
     return JoinResponse(agent, settings.agent_lease, settings.agent_period)
 
@@ -57,14 +64,17 @@ def present_agent(tx: Transaction, agent: int, user: AgentUser, nonce: str | Non
         raise NotFound(f"there is no agent {agent}", hint="join again")
     _check_owner(row, user.name)
     user.check_team(row.team)
-    if nonce is not None and row.nonce != nonce:
-        raise Superseded(
-            f"another process has joined as {row.name}",
-            hint="start only one agent of this name, or use --name",
-        )
+    if nonce is not None and not Programs.of(row.nonce).is_present(nonce):
+        raise _superseded(row.name)
     if row.ended is not None:
         raise Superseded(f"the lease of agent {row.name} is over", hint="join again")
     return row
+
+
+def _superseded(name: str) -> Superseded:
+    return Superseded(
+        f"another process has joined as {name}", hint="start only one agent of this name, or use --name"
+    )
 
 
 def give_back(work_queue: WorkQueue, tx: Transaction, agent: AgentRow, reason: str, now: float) -> int:

@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 from pilotage.core.jobs.description import JobDescription
 from pilotage.core.jobs.trace import with_trace
-from pilotage.core.policy.model import Matching
-from pilotage.core.queues.identity import cpu_bucket, size_bucket, wall_bucket
+from pilotage.core.pilots.wall_time import cpu_time_of_new_pilot, wall_of_new_pilot
+from pilotage.core.policy.model import Matching, Policy
+from pilotage.core.queues.identity import cpu_bucket, size_bucket, wall_bucket, wall_floor
 from pilotage.core.requests.json_format import specification_from_text, stored_steps
 from pilotage.core.requests.retries import FailureClass, PauseRule, RetryRules
 from pilotage.core.requests.specification import Retry
@@ -135,16 +136,45 @@ class PilotNeeds(NamedTuple):
     disk: int = 0
 
 
-def pilot_needs(description: JobDescription, estimate: Estimate, matching: Matching) -> PilotNeeds:
-    """The needs of a job of this estimate. The request's own numbers stand above the estimate."""
+class GivenTime(NamedTuple):
+    """The most time that a pilot of any known CE has left for a job when it first asks for work; 0: none is known."""
+
+    cpu_time: float = 0.0
+    wall_time: float = 0.0
+
+
+def given_time(program: StepProgram, sites: frozenset[str], policy: Policy, home_owner: str) -> GivenTime:
+    """The most time that the CEs of these sites give the jobs of a step."""
+    ces = [
+        ce
+        for ce in policy.ces.values()
+        if ce.site in sites and (ce.serves_everybody or program.owner == home_owner)
+    ]
+    return GivenTime(
+        max((cpu_time_of_new_pilot(ce.wall, ce.cpu_power) for ce in ces), default=0.0),
+        max((wall_of_new_pilot(ce.wall) for ce in ces), default=0.0),
+    )
+
+
+def pilot_needs(
+    description: JobDescription, estimate: Estimate, matching: Matching, given: GivenTime
+) -> PilotNeeds:
+    """The needs of a job of this estimate. The request's own numbers stand above the estimate.
+
+    An estimate may be wrong, so it never asks for more time than a pilot can be given.
+    """
     buckets = matching.cpu_buckets
     each = ceil(min(estimate.seconds / max(description.processors, 1), LONGEST_ESTIMATE))
-    cpu_time = description.cpu_time or cpu_bucket(each, buckets)
     # Beyond the last bucket only the wall time tells pilots apart.
-    long = wall_bucket(each) if each > buckets[-1] and not description.cpu_time else 0
+    long = wall_bucket(each) if each > buckets[-1] else 0
+    known = [bucket for bucket in buckets if not given.cpu_time or bucket <= given.cpu_time]
+    cpu_time = description.cpu_time or cpu_bucket(each, known or buckets[:1])
+    if given.wall_time:
+        long = min(long, wall_floor(given.wall_time))
+    wall_time = description.wall_time or (0 if description.cpu_time else long)
     written = ceil(min(estimate.kilobytes * KILOBYTE / MB, LARGEST_ESTIMATE))
     disk = description.disk or size_bucket(written, matching.disk_buckets)
-    return PilotNeeds(cpu_time, description.wall_time or long, disk)
+    return PilotNeeds(cpu_time, wall_time, disk)
 
 
 def retry_rules(retry: Retry, defaults: RetryRules) -> RetryRules:

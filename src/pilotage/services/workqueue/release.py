@@ -20,7 +20,7 @@ from pilotage.core.workqueue.release import (
 )
 from pilotage.core.workqueue.roll_up import is_working
 from pilotage.services.submission.of_requests import submit_element_jobs
-from pilotage.services.workqueue.programs import PilotNeeds, ProgramCache, pilot_needs
+from pilotage.services.workqueue.programs import PilotNeeds, ProgramCache, given_time, pilot_needs
 from pilotage.services.workqueue.pull import MEASURED_JOBS
 from pilotage.services.workqueue.release_loads import counted_agent, loads_of_team
 from pilotage.services.workqueue.state import WorkQueue
@@ -152,7 +152,7 @@ class ReleaseRun:
                 continue
             if current.get(group.request.id) == group.request:
                 step = group.made.step
-                needs = self._needs_of(tx.connection, group.made.request, step, job.events)
+                needs = self._needs_of(tx.connection, group, job.events)
                 key = group.made.request, step, group.sites, needs
                 batches.setdefault(key, []).append(release)
         for (request, step, sites, needs), releases in batches.items():
@@ -169,8 +169,9 @@ class ReleaseRun:
                 ],
             )
 
-    def _needs_of(self, connection: Connection, request: int, step: int, events: int) -> PilotNeeds:
+    def _needs_of(self, connection: Connection, group: SiteGroup, events: int) -> PilotNeeds:
         """The needs of a job. Its time is by the request's time of an event, else by the step's done jobs."""
+        request, step, pool = group.made.request, group.made.step, self.work_queue.pool
         program = self.programs.get(connection, request, step)
         if program is None:
             return PilotNeeds()
@@ -181,7 +182,8 @@ class ReleaseRun:
                 self._measured[request, step] = measured or 0.0
             seconds = events * self._measured[request, step]
         estimate = Estimate(seconds, kilobytes if program.has_size else 0.0)
-        return pilot_needs(program.description, estimate, self.work_queue.pool.policy.matching)
+        given = given_time(program, group.sites, pool.policy, pool.server.home_owner)
+        return pilot_needs(program.description, estimate, pool.policy.matching, given)
 
     def _group(self, release: JobRelease) -> SiteGroup:
         return self.groups[release.group]

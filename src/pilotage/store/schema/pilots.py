@@ -17,7 +17,7 @@ pilots = sa.Table(
     sa.Column("stamp", sa.Text, nullable=False, unique=True),
     sa.Column("secret_hash", sa.Text, nullable=False),
     sa.Column("idx", sa.Integer, nullable=False),
-    # The nonce of its program; then, one a line, of the programs that this one has superseded.
+    # The nonce of its program; then, one a line, of all programs that it had before.
     sa.Column("nonce", sa.Text),
     sa.Column("token_hash", sa.Text, unique=True),
     sa.Column("state", sa.Text, nullable=False),

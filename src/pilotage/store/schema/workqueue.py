@@ -143,7 +143,7 @@ agents = sa.Table(
     sa.Column("team", sa.Text, nullable=False),
     # The user whose token it uses.
     sa.Column("owner", sa.Text, nullable=False),
-    # Of the process: another process with this name supersedes it.
+    # Of the process: another process with this name supersedes it. Then, one a line, of the superseded ones.
     sa.Column("nonce", sa.Text, nullable=False),
     sa.Column("version", sa.Text, nullable=False, server_default=""),
     sa.Column("host", sa.Text, nullable=False, server_default=""),

@@ -23,7 +23,7 @@ class AgentRow(NamedTuple):
     team: str
     owner: str
     nonce: str
-    """The nonce of its process."""
+    """The nonce of its process, and of all processes that had its name before: `core/programs.py`."""
     version: str
     host: str
     joined: float

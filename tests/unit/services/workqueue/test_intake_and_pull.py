@@ -345,6 +345,20 @@ def test_another_process_of_the_name_supersedes_the_first(queue: QueueBench) -> 
     assert len(successor.sync().elements) == 1
 
 
+def test_a_late_copy_of_a_superseded_join_leaves_the_living_process_its_elements(queue: QueueBench) -> None:
+    request = prepared(queue, 1)
+    first = queue.agent()
+    living = queue.agent(nonce="second")
+    living.sync()
+    for _ in range(2):
+        with pytest.raises(Superseded):
+            first.join()
+        living.join()
+    [row] = queue.elements_of(request)
+    assert row.state is ElementState.NEGOTIATING
+    assert not living.sync().stop
+
+
 def test_joining_again_keeps_the_elements(queue: QueueBench) -> None:
     request = prepared(queue, 1)
     agent = queue.agent()
