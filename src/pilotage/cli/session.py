@@ -68,8 +68,11 @@ class Session:
     @property
     def folder(self) -> Path:
         from pilotage.client.credentials import default_home
+        from pilotage.home_place import refuse_copy
 
-        return self.home or default_home()
+        folder = self.home or default_home()
+        refuse_copy(folder)
+        return folder
 
     def client(self, *, patience: float = PATIENCE) -> Client:
         """A client for the server that the options name."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from pilotage import wire
 from pilotage.core.errors import InvalidInput, NotAuthenticated, Unreachable
+from pilotage.home_place import refuse_copy
 from pilotage.wire.server_trust import ServerTrust, split_pinned_url
 
 if TYPE_CHECKING:
@@ -47,7 +48,11 @@ def default_home() -> Path:
 
 
 def read_server_facts(home: Path) -> KnownServer:
-    """Read server.json of a home. Raises Unreachable if no server was started there, InvalidInput if it is damaged."""
+    """Read server.json of a home.
+
+    Raises Unreachable if no server was started there, InvalidInput if it is damaged, Conflict in a copy of a home.
+    """
+    refuse_copy(home)
     path = home / "server.json"
     try:
         content = json.loads(path.read_text(encoding="utf-8"))

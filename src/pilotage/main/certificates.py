@@ -119,9 +119,11 @@ def use(
 
 
 def _files(home: Path, *, make: bool = False) -> CertificateFiles:
+    from pilotage.home_place import refuse_copy
     from pilotage.server.process.certificates import CertificateFiles
 
     folder = home.expanduser()
+    refuse_copy(folder)
     files = CertificateFiles(folder / "secrets")
     if not make and not files.current.exists():
         raise NotFound(

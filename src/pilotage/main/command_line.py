@@ -20,6 +20,7 @@ SERVER_COMMANDS = {
         "pilotage.main.db", "upgrade", "Upgrade the database to the schema of this version"
     ),
     "db restore": LazyCommand("pilotage.main.db", "restore", "Replace the database with a backup"),
+    "home adopt": LazyCommand("pilotage.main.home", "adopt", "Make a copied home a home of its own"),
     "ce login": LazyCommand(
         "pilotage.main.ce_login", "login", "Open the ssh connections to the hosts of CEs (administrators)"
     ),

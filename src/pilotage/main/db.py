@@ -52,8 +52,8 @@ def restore(
     from pilotage.server.process.home import Home
 
     owned = Home.at(home, database_location(database, database_url), pg_bin)
-    with _locked(owned):
-        restored, aside = owned.database.restore(file.expanduser().absolute(), _timestamp())
+    with locked(owned):
+        restored, aside = owned.database.restore(file.expanduser().absolute(), timestamp())
     print(f"restored {file} as incarnation {restored.incarnation}; new ids begin above {restored.id_floor:,}")
     if aside:
         print(f"The previous database is kept as {aside}.")
@@ -70,8 +70,8 @@ def upgrade(
     from pilotage.server.process.home import Home
 
     owned = Home.at(home, database_location(database, database_url))
-    with _locked(owned):
-        before, now = owned.database.upgrade(owned.folder / "backups", _timestamp())
+    with locked(owned):
+        before, now = owned.database.upgrade(owned.folder / "backups", timestamp())
     if before == now:
         print(f"{owned.database.shown} has schema {now} already")
     else:
@@ -96,7 +96,7 @@ def check(
     damage = owned.database.check()
     mendable = [kind for kind in damage if not kind.by_hand]
     if repair and mendable:
-        with _locked(owned):
+        with locked(owned):
             _repair(owned)
         damage = owned.database.check()
     for kind in damage:
@@ -129,7 +129,7 @@ def _repair(owned: Home) -> None:
         copy = (
             owned.folder
             / "backups"
-            / f"before-repair-{_timestamp()}.{'dump' if owned.database.file is None else 'db'}"
+            / f"before-repair-{timestamp()}.{'dump' if owned.database.file is None else 'db'}"
         )
         owned.database.backup(copy)
         print(f"{copy}: the database before the repair")
@@ -145,7 +145,8 @@ def _repair(owned: Home) -> None:
 
 
 @contextmanager
-def _locked(home: Home) -> Generator[None, None, None]:
+def locked(home: Home) -> Generator[None, None, None]:
+    """Keep servers from a home and its database meanwhile."""
     from pilotage.server.process.home import HomeLock
 
     home.make()
@@ -157,5 +158,5 @@ def _locked(home: Home) -> Generator[None, None, None]:
         lock.release()
 
 
-def _timestamp() -> str:
+def timestamp() -> str:
     return time.strftime("%Y%m%dT%H%M%S")

@@ -166,6 +166,7 @@ WORDS: dict[str, list[list[str]]] = {
     "web": [["web", "--no-open"], ["web", "--json"]],
     "version": [["version"], ["--version"], ["--help"], [], ["nonsense"], ["status", "--help"]],
     "up": [["up", "--database-url", NOWHERE]],
+    "home adopt": [["home", "adopt"]],
     "db backup": [["db", "backup", "/nonexist/x"], ["db", "backup", "b"]],
     "db check": [["db", "check"]],
     "db upgrade": [["db", "upgrade", "--database-url", NOWHERE]],

@@ -1,7 +1,7 @@
 """The home folder of an instance: its paths, its owner, and the file system that it is on.
 
 - `lock`: held by the one server of this home; names host and process
-- `instance.json`: the database that belongs to this home
+- `instance.json`: the database that belongs to this home, and the place of the home
 - `server.json`: address, process and host of the server
 - `token`: the home owner's token (mode 600)
 - `pilotage.db`: the database (local disk only), unless it is one of PostgreSQL
@@ -26,6 +26,7 @@ from pathlib import Path
 import msgspec
 
 from pilotage.core.errors import Conflict, InvalidInput
+from pilotage.home_place import DATABASE, INSTANCE, Place, refuse_copy
 from pilotage.server.private_files import write_private
 from pilotage.store.admin.database import Database, database_at
 
@@ -72,23 +73,39 @@ class ServerFacts(msgspec.Struct, frozen=True):
 
 
 class InstanceFacts(msgspec.Struct, frozen=True):
-    """instance.json: the database that belongs to the home."""
+    """instance.json: the database that belongs to the home, and the place of the home (`home_place.py`)."""
 
     uuid: str
     database: str
+    """An address, or a path: inside of the home it is relative, so that it moves with the home."""
+    folder: str = ""
+    device: int = 0
+    inode: int = 0
 
 
 def _known_instance(folder: Path) -> InstanceFacts | None:
     try:
-        return msgspec.json.decode((folder / "instance.json").read_bytes(), type=InstanceFacts)
+        return msgspec.json.decode((folder / INSTANCE).read_bytes(), type=InstanceFacts)
     except FileNotFoundError:
         return None
     except NotADirectoryError:
         raise InvalidInput(f"the home {folder} is no folder", hint="choose another with --home") from None
     except OSError as error:
-        raise InvalidInput(f"{folder / 'instance.json'} cannot be read: {error.strerror}") from None
+        raise InvalidInput(f"{folder / INSTANCE} cannot be read: {error.strerror}") from None
     except msgspec.MsgspecError as error:
-        raise InvalidInput(f"{folder / 'instance.json'} cannot be read: {error}") from None
+        raise InvalidInput(f"{folder / INSTANCE} cannot be read: {error}") from None
+
+
+def _known_database(folder: Path, known: InstanceFacts | None) -> str:
+    """The path or address of the home's own database."""
+    stored = known.database if known else DATABASE
+    if "://" in stored:
+        return stored
+    path, inside = folder / stored, folder / DATABASE
+    # Earlier versions stored the whole path, which is another one when the home has moved.
+    if path.name == DATABASE and inside.exists() and (not path.exists() or (path.parent / INSTANCE).exists()):
+        return str(inside)
+    return str(path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,12 +119,16 @@ class Home:
     def at(cls, folder: Path, database: str = "", programs: Path | None = None) -> Home:
         """The home `folder` with a database: `database` (path or address), the one of the last start, or one inside.
 
-        `programs`: the folder of PostgreSQL's own programs.
+        `programs`: the folder of PostgreSQL's own programs. Raises `Conflict` for a copy of another home.
         """
+        refuse_copy(folder)
+        return cls.copied_at(folder, database, programs)
+
+    @classmethod
+    def copied_at(cls, folder: Path, database: str = "", programs: Path | None = None) -> Home:
+        """The same without a look whether the folder is a copy: for its adoption only."""
         folder = folder.expanduser().absolute()
-        if not database:
-            known = _known_instance(folder)
-            database = known.database if known else str(folder / "pilotage.db")
+        database = database or _known_database(folder, _known_instance(folder))
         return cls(folder, database_at(database, programs))
 
     def check_database(self) -> None:
@@ -122,8 +143,8 @@ class Home:
         if known is not None:
             raise Conflict(
                 f"the database {self.database.shown} is not there or empty, and the home {self.folder} has jobs in one",
-                hint=f"the home's own was {known.database}: give its place with --database or --database-url,"
-                " or restore a backup",
+                hint=f"the home's own was {_known_database(self.folder, known)}:"
+                " give its place with --database or --database-url, or restore a backup",
             )
 
     def bind(self, uuid: str) -> None:
@@ -135,11 +156,19 @@ class Home:
         if known is not None and known.uuid != uuid:
             raise Conflict(
                 f"the database {self.database.shown} is of another instance than the home {self.folder}",
-                hint=f"the home's own is {known.database}; for a new instance choose another --home",
+                hint=f"the home's own is {_known_database(self.folder, known)};"
+                " for a new instance choose another --home",
             )
-        facts = InstanceFacts(uuid, self.database.shown)
-        if facts != known:
-            write_private(self.folder / "instance.json", msgspec.json.encode(facts).decode())
+        self.become(uuid)
+
+    def become(self, uuid: str) -> None:
+        """Store that this folder is the home of the instance `uuid`, with this database."""
+        file = self.database.file
+        inside = file is not None and file.is_relative_to(self.folder)
+        database = str(file.relative_to(self.folder)) if file is not None and inside else self.database.shown
+        facts = InstanceFacts(uuid, database, *Place.of(self.folder))
+        if facts != _known_instance(self.folder):
+            write_private(self.folder / INSTANCE, msgspec.json.encode(facts).decode())
 
     @property
     def facts(self) -> Path:

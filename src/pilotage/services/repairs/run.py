@@ -58,7 +58,7 @@ def mend_all(
 
     `do` carries out a request in a transaction of its own.
     """
-    pool = do(lambda tx: _open(tx, rng, secrets, counters))
+    pool = do(lambda tx: open_stopped(tx, rng, secrets, counters))
     run = RepairRun(pool, clock())
     for _ in range(ROUNDS):
         has_mended = False
@@ -71,7 +71,8 @@ def mend_all(
             return
 
 
-def _open(tx: Transaction, rng: Random, secrets: SecretSource, counters: Counters | None) -> Pool:
+def open_stopped(tx: Transaction, rng: Random, secrets: SecretSource, counters: Counters | None) -> Pool:
+    """The pool of a database that no server uses."""
     known, current = instance.load(tx.connection), instance.current_policy(tx.connection)
     if known is None or current is None:
         raise Conflict("the row of the instance or its policy is missing", hint="restore a backup")

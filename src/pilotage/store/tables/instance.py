@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pilotage.store.engine.connection import Connection, has_table, lock_clause
-from pilotage.store.engine.decisions import hint
+from pilotage.store.engine.decisions import hint, overwrites
 from pilotage.store.engine.rows import columns
 
 
@@ -79,6 +79,13 @@ def begin_incarnation(connection: Connection, incarnation: int, id_floor: int) -
     """Start a new incarnation after a restore: earlier messages are superseded, and no id is given twice."""
     sql = "UPDATE instance SET incarnation = ?, id_floor = ? WHERE id = 1"
     connection.execute(sql, (incarnation, id_floor))
+
+
+@overwrites("no server uses the database")
+def become_another(connection: Connection, uuid: str) -> None:
+    """Make a copied database that of a new instance: no token and no message of the other one is valid here."""
+    sql = "UPDATE instance SET uuid = ?, incarnation = incarnation + 1, signing_key = '', sandboxes = '' WHERE id = 1"
+    connection.execute(sql, (uuid,))
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,6 +101,13 @@ def update(connection: Connection, submission: int, **changes: Any) -> None:
     connection.execute(f"UPDATE pilot_submissions SET {columns} WHERE id = ?", (*values, submission))
 
 
+@overwrites("no server uses the database")
+def disown_live(connection: Connection, prefix: str, now: float, reason: str) -> None:
+    """End all submissions, and forget their names in batch systems: they belong to another instance."""
+    sql = "UPDATE pilot_submissions SET stamp = ? || stamp, batch_id = '', ended = ?, reason = ? WHERE ended IS NULL"
+    connection.execute(sql, (prefix, now, reason))
+
+
 class SubmissionMember(NamedTuple):
     """The columns of a pilot that a listing is compared with."""
 

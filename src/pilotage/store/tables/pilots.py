@@ -298,6 +298,14 @@ def update(connection: Connection, pilot: PilotId, **changes: Any) -> None:
     connection.execute_later(f"UPDATE pilots SET {columns} WHERE id = ?", (*values, pilot))
 
 
+@overwrites("no server uses the database")
+def disown(connection: Connection, stamp: str, new: str) -> None:
+    """Forget by which stamp, secret and token a pilot of another instance is known."""
+    forgotten = "secret_hash = '', token_hash = NULL, nonce = NULL, batch_id = ''"
+    sql = f"UPDATE pilots SET stamp = ?, {forgotten} WHERE stamp = ?"
+    connection.execute(sql, (new, stamp))
+
+
 def extend_cores(connection: Connection, stamp: str, until: float) -> None:
     """A pilot that has ended has its cores still: its batch job runs."""
     sql = "UPDATE pilots SET cores_until = ? WHERE stamp = ? AND ended IS NOT NULL AND cores_until < ?"
