@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from math import inf
+from typing import TypeVar
 
 from pilotage.core.errors import Overloaded
 from pilotage.core.ids import QueueId, SubmissionId
@@ -23,20 +24,40 @@ from pilotage.store.writer.transaction import Transaction
 
 log = logging.getLogger(__name__)
 
-RECOUNT_PAUSE = 1.0
-"""Seconds before a count that the database refused is tried again."""
+RETRY_PAUSE = 1.0
+"""Seconds before a step that a full queue or the database refused is tried again."""
+
+Done = TypeVar("Done")
 
 QUEUES_PER_TRANSACTION = 200
 """Queues added to the index in one transaction."""
+
+
+async def patiently(context: Context, what: str, step: Callable[[], Awaitable[Done]]) -> Done | None:
+    """Do a step that a start can't do without, again and again while the server has too much to do; None: it stops.
+
+    Many pilots come back to a server that starts, and fill the queue of its writer.
+    """
+    while not context.stop.is_set():
+        try:
+            return await step()
+        except Overloaded as error:
+            log.warning("%s must wait: %s", what, error)
+            await pause(context, RETRY_PAUSE)
+    return None
 
 
 async def load_index(context: Context) -> None:
     """Count the waiting jobs while the server answers requests. Jobs are offered when this is done."""
     begun = context.clock()
     if context.pool.peers.shared:
-        await _load_with_reader(context)
+        await patiently(context, "the count of waiting jobs", partial(_load_with_reader, context))
     else:
-        while not await context.writer.acall(lambda tx: load_slice(context.pool, tx)):
+
+        def load() -> Awaitable[bool]:
+            return context.writer.acall(lambda tx: load_slice(context.pool, tx))
+
+        while not await patiently(context, "the count of waiting jobs", load):
             if context.stop.is_set():
                 return
     log.info("counted the waiting jobs in %.1f s", context.clock() - begun)
@@ -44,15 +65,8 @@ async def load_index(context: Context) -> None:
 
 async def _load_with_reader(context: Context) -> None:
     """Count on a reader's connection. The writer only applies the counts."""
-    while not context.stop.is_set():
-        try:
-            snapshot, counts = await asyncio.to_thread(lambda: count_waiting(context.readers.connection()))
-            await _add_counts(context, snapshot, counts)
-        except Overloaded as error:
-            log.warning("the waiting jobs could not be counted: %s", error)
-            await pause(context, RECOUNT_PAUSE)
-        else:
-            return
+    snapshot, counts = await asyncio.to_thread(lambda: count_waiting(context.readers.connection()))
+    await _add_counts(context, snapshot, counts)
 
 
 async def _add_counts(context: Context, snapshot: TransactionSnapshot, counts: Counts) -> None:
@@ -71,15 +85,20 @@ def _add_queues(pool: Pool, queues: Sequence[QueueId], tx: Transaction) -> None:
 
 async def forget_unaccepted(context: Context) -> None:
     """Delete partly stored submissions of the last server. Their clients have received no answer."""
-    for submission in await unaccepted(context):
-        await forget_staged(context, submission)
+
+    async def forget() -> None:
+        for submission in await unaccepted(context):
+            await forget_staged(context, submission)
+
+    await patiently(context, "the removal of partly stored submissions", forget)
 
 
 async def finish_submissions(context: Context) -> None:
     """Create the remaining jobs of accepted submissions. One that fails does not stop the others."""
-    for submission in await unfinished(context):
+    what = "the creation of the remaining jobs"
+    for submission in await patiently(context, what, partial(unfinished, context)) or ():
         try:
-            await finish_submission(context, submission)
+            await patiently(context, what, partial(finish_submission, context, submission))
         except CONCERN_ALL:
             raise
         except Exception:

@@ -46,6 +46,7 @@ from pilotage.server.duties.release import ReleaseDuty
 from pilotage.server.duties.retention import RetentionDuty
 from pilotage.server.duties.roll_up import RollUpDuty
 from pilotage.server.duties.shares import LedgerDuty, PriorityDuty, ShareDuty
+from pilotage.server.duties.startup import patiently
 from pilotage.server.duties.storage import StorageDuty
 from pilotage.server.duties.wait_reasons import ReasonDuty
 from pilotage.server.process.settings import Settings
@@ -203,11 +204,16 @@ class DutySchedule:
         context = self._context
         if context.stop.mode not in ("drain", "cancel") or not self._started:
             return
-        await context.writer.acall(lambda tx: tx.set(context.pool.server, "draining", True))
+        waiting_only = context.stop.mode == "drain"
         context.stop.clear()
-        if context.stop.mode == "cancel":
-            await self._local_ces.cancel_all(waiting_only=False)
-        await self._batch_ces.cancel_all(waiting_only=context.stop.mode == "drain")
+
+        async def cancel() -> None:
+            await context.writer.acall(lambda tx: tx.set(context.pool.server, "draining", True))
+            if not waiting_only:
+                await self._local_ces.cancel_all(waiting_only=False)
+            await self._batch_ces.cancel_all(waiting_only=waiting_only)
+
+        await patiently(context, "the end of pilots", cancel)
         while not context.stop.is_set() and await asyncio.to_thread(self._has_running_pilots):
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(context.stop.wait(), DRAIN_POLL)
