@@ -128,6 +128,14 @@ class DutyState:
     """When the retention duty last finished a cycle; None: not yet."""
 
 
+@dataclass(slots=True)
+class ConnectionCounts:
+    """Connections that a full server has not kept."""
+
+    evicted: int = 0
+    refused: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class Context:
     """One running server."""
@@ -147,6 +155,7 @@ class Context:
     duties: DutyState
     wake: Wake = field(default_factory=Wake)
     stop: Stop = field(default_factory=Stop)
+    connections: ConnectionCounts = field(default_factory=ConnectionCounts)
 
     def __post_init__(self) -> None:
         self.stop.told.append(self.duties.feed.wake)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pilotage.server.context import ConnectionCounts
 from pilotage.server.http.admission import Admission
 from pilotage.server.http.connection_limits import ConnectionCapacity
 
@@ -27,7 +28,7 @@ def _places_of_evicted(peers: list[_Peer]) -> list[int]:
 
 
 def test_too_many_connections_of_one_address_close_its_oldest() -> None:
-    admission = Admission(ConnectionCapacity(max_connections=100, per_address=3))
+    admission = Admission(ConnectionCapacity(max_connections=100, per_address=3), ConnectionCounts())
     [other] = _joined(admission, 1, "b")
     peers = _joined(admission, 5)
     assert _places_of_evicted(peers) == [0, 1]
@@ -36,7 +37,7 @@ def test_too_many_connections_of_one_address_close_its_oldest() -> None:
 
 
 def test_trusted_connections_do_not_count_for_their_address() -> None:
-    admission = Admission(ConnectionCapacity(max_connections=100, per_address=3))
+    admission = Admission(ConnectionCapacity(max_connections=100, per_address=3), ConnectionCounts())
     pilots = _joined(admission, 3)
     for pilot in pilots:
         admission.mark_trusted(pilot)
@@ -45,7 +46,7 @@ def test_trusted_connections_do_not_count_for_their_address() -> None:
 
 
 def test_a_connection_with_a_request_under_way_is_not_closed() -> None:
-    admission = Admission(ConnectionCapacity(max_connections=3, per_address=2))
+    admission = Admission(ConnectionCapacity(max_connections=3, per_address=2), ConnectionCounts())
     first, second = _joined(admission, 2)
     admission.mark_busy(first)
     _joined(admission, 2)
@@ -58,7 +59,7 @@ def test_a_connection_with_a_request_under_way_is_not_closed() -> None:
 
 
 def test_a_full_server_closes_strangers_first_then_trusted_ones_that_wait() -> None:
-    admission = Admission(ConnectionCapacity(max_connections=4, per_address=10))
+    admission = Admission(ConnectionCapacity(max_connections=4, per_address=10), ConnectionCounts())
     pilots = _joined(admission, 2)
     strangers = _joined(admission, 2)
     for pilot in pilots:
@@ -73,7 +74,7 @@ def test_a_full_server_closes_strangers_first_then_trusted_ones_that_wait() -> N
 
 
 def test_a_server_full_of_work_refuses() -> None:
-    admission = Admission(ConnectionCapacity(max_connections=2, per_address=10))
+    admission = Admission(ConnectionCapacity(max_connections=2, per_address=10), ConnectionCounts())
     for peer in _joined(admission, 2):
         peer.is_idle = False
         admission.mark_busy(peer)
@@ -82,11 +83,11 @@ def test_a_server_full_of_work_refuses() -> None:
     admission.mark_trusted(late)
     admission.leave(late)
     assert admission.total == 2
-    assert admission.refused == 1
+    assert admission.counts.refused == 1
 
 
 def test_a_connection_that_leaves_is_forgotten() -> None:
-    admission = Admission(ConnectionCapacity())
+    admission = Admission(ConnectionCapacity(), ConnectionCounts())
     for peer in _joined(admission, 10):
         admission.mark_trusted(peer)
         admission.leave(peer)
@@ -95,3 +96,27 @@ def test_a_connection_that_leaves_is_forgotten() -> None:
     assert admission.total == 0
     assert not admission._idle
     assert not admission._by_address
+
+
+def test_the_newest_connection_is_not_the_one_that_is_closed() -> None:
+    admission = Admission(ConnectionCapacity(max_connections=64, per_address=100), ConnectionCounts())
+    pilots = _joined(admission, 64)
+    for pilot in pilots:
+        admission.mark_trusted(pilot)
+    people = _joined(admission, 8, "b")
+    assert not _places_of_evicted(people)
+    assert _places_of_evicted(pilots) == list(range(8))
+    later = _joined(admission, 100, "c")
+    assert not any(peer.evicted for peer in later[-8:])
+    assert sum(pilot.evicted for pilot in pilots) <= 9
+    assert admission.total == 64
+    assert admission.counts.evicted == 108
+
+
+def test_a_server_full_of_busy_pilots_keeps_the_newest_as_long_as_it_can() -> None:
+    admission = Admission(ConnectionCapacity(max_connections=64, per_address=100), ConnectionCounts())
+    for pilot in _joined(admission, 62):
+        admission.mark_trusted(pilot)
+        pilot.is_idle = False
+    people = _joined(admission, 4)
+    assert _places_of_evicted(people) == [0, 1]

@@ -10,6 +10,7 @@ import uvicorn
 import uvloop
 from uvicorn.server import ServerState
 
+from pilotage.server.context import ConnectionCounts
 from pilotage.server.http.admission import Admission
 from pilotage.server.http.connection import HttpConnection
 from pilotage.server.http.connection_limits import ConnectionCapacity, ConnectionLimits
@@ -24,7 +25,7 @@ async def _nothing(scope: Any, receive: Any, send: Any) -> None:
 async def _told(begun: bytes, capacity: ConnectionCapacity) -> bytes:
     """What a client hears that sends this and then waits; until the connection ends."""
     config, state = uvicorn.Config(_nothing), ServerState()
-    admission = Admission(capacity)
+    admission = Admission(capacity, ConnectionCounts())
     clock = ConnectionClock(ConnectionLimits(first_byte=0.5, head_time=0.5))
 
     def connection() -> HttpConnection:

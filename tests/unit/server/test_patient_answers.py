@@ -13,6 +13,7 @@ from starlette.responses import Response
 from uvicorn.server import ServerState
 
 from pilotage.core.errors import NotFound
+from pilotage.server.context import ConnectionCounts
 from pilotage.server.http.admission import Admission
 from pilotage.server.http.connection import HttpConnection
 from pilotage.server.http.connection_limits import ConnectionCapacity, ConnectionLimits
@@ -108,7 +109,7 @@ def served(loop: VirtualLoop, work: Coroutine[Any, Any, Any]) -> Wire:
         nothing: Any = None
         connection = HttpConnection(
             nothing,
-            Admission(ConnectionCapacity()),
+            Admission(ConnectionCapacity(), ConnectionCounts()),
             ConnectionClock(ConnectionLimits(idle=200.0)),
             config=uvicorn.Config(application, lifespan="off"),
             server_state=ServerState(),

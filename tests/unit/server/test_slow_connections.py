@@ -12,6 +12,7 @@ import uvicorn
 import uvloop
 from uvicorn.server import ServerState
 
+from pilotage.server.context import ConnectionCounts
 from pilotage.server.http.admission import Admission
 from pilotage.server.http.connection import HttpConnection
 from pilotage.server.http.connection_limits import ConnectionCapacity, ConnectionLimits
@@ -58,7 +59,7 @@ async def _tells_much_at_once(scope: Any, receive: Any, send: Any) -> None:
 
 async def _talk(app: Any, talk: Talk, limits: ConnectionLimits = QUICK) -> Any:
     config, state = uvicorn.Config(app, lifespan="off"), ServerState()
-    admission, clock = Admission(ConnectionCapacity()), ConnectionClock(limits)
+    admission, clock = Admission(ConnectionCapacity(), ConnectionCounts()), ConnectionClock(limits)
 
     def connection() -> HttpConnection:
         nothing: Any = None

@@ -3,14 +3,23 @@
 A connection is *trusted* once it has carried a request with a valid token. When an address has too many connections,
 or the server is full, connections without trust are closed, the longest idle first. Trusted connections do not count
 against their address, since many pilots may share one behind a NAT. A connection whose request is being answered is
-never closed.
+never closed. In a server that is full of trusted connections, some without trust have room of their own: the one that
+was just accepted is a person's, a probe's or a pilot's that has not yet sent its first request. A trusted one that
+waits is closed in its place.
 """
 
 from __future__ import annotations
 
+import logging
 from typing import Protocol
 
+from pilotage.server.context import ConnectionCounts
 from pilotage.server.http.connection_limits import ConnectionCapacity
+
+log = logging.getLogger(__name__)
+
+
+TOLD_EVERY = 1_000
 
 
 class Peer(Protocol):
@@ -31,16 +40,15 @@ class Peer(Protocol):
 class Admission:
     """All open connections of a server. Used by the event loop's thread only."""
 
-    def __init__(self, capacity: ConnectionCapacity) -> None:
+    def __init__(self, capacity: ConnectionCapacity, counts: ConnectionCounts) -> None:
         self._capacity = capacity
+        self.counts = counts
         self._open: dict[Peer, bool] = {}
         """All connections, the oldest first, with whether each is trusted."""
         self._idle: dict[Peer, None] = {}
         """Connections without trust that wait for a request or the rest of one, the longest idle first."""
         self._by_address: dict[str, dict[Peer, None]] = {}
         """The idle connections by address."""
-        self.evicted = 0
-        self.refused = 0
 
     @property
     def total(self) -> int:
@@ -49,7 +57,8 @@ class Admission:
     def join(self, peer: Peer) -> bool:
         """Admit a new connection, evicting an idle one if necessary; False if there is no room."""
         if len(self._open) >= self._capacity.max_connections and not self._evict_one():
-            self.refused += 1
+            self.counts.refused += 1
+            self._tell()
             return False
         self._open[peer] = False
         self.mark_idle(peer)
@@ -59,16 +68,28 @@ class Admission:
         return True
 
     def _evict_one(self) -> bool:
-        oldest = next(iter(self._idle), None)
-        if oldest is None:
-            oldest = next((peer for peer in self._open if peer.is_idle), None)
+        stranger = next(iter(self._idle), None)
+        oldest = stranger if len(self._idle) > self._capacity.strangers else None
+        oldest = oldest or next(
+            (peer for peer, trusted in self._open.items() if trusted and peer.is_idle), stranger
+        )
         if oldest is None:
             return False
         self._evict(oldest)
+        self._tell()
         return True
 
+    def _tell(self) -> None:
+        """Log the first connection that is closed or refused for want of room, and later some of many."""
+        if (self.counts.evicted + self.counts.refused) % TOLD_EVERY == 1:
+            log.warning(
+                "the server has all of its %d connections: %d idle ones were closed for others, %d were refused;"
+                " raise --connections",
+                *(self._capacity.max_connections, self.counts.evicted, self.counts.refused),
+            )
+
     def _evict(self, peer: Peer) -> None:
-        self.evicted += 1
+        self.counts.evicted += 1
         self.leave(peer)
         peer.evict()
 

@@ -56,6 +56,11 @@ class ConnectionCapacity:
     per_address: int = MAX_PER_ADDRESS
     """Connections without a valid token from one address; a further one closes the oldest idle one."""
 
+    @property
+    def strangers(self) -> int:
+        """Connections without a valid token that a server full of others keeps, so that the newest is never closed."""
+        return self.max_connections // 8
+
 
 def raise_file_limit(connections: int = MAX_CONNECTIONS) -> tuple[int, int]:
     """Raise this process's soft limit of open files for `connections` connections, up to the hard limit.

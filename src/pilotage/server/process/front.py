@@ -57,7 +57,7 @@ class HttpFront:
         self._listener = listener
         self._proxies = settings.proxies
         max_connections, self.open_files = raise_file_limit(settings.connections)
-        self._admission = Admission(ConnectionCapacity(max_connections, settings.connections_per_address))
+        self._capacity = ConnectionCapacity(max_connections, settings.connections_per_address)
         host, port = listener.getsockname()[:2]
         self.tls = None if is_loopback(host) else _make_tls(settings, listener)
         self.url = make_url("https" if self.tls else "http", reachable_host(listener), port)
@@ -88,11 +88,10 @@ class HttpFront:
 
     def _http_server(self, context: Context, application: Any, *, pilot_calls: bool = True) -> _Uvicorn:
         tls = self.tls.context if self.tls else None
+        admission = Admission(self._capacity, context.connections)
         config = uvicorn.Config(
             application,
-            http=http_protocol_factory(
-                context, self._admission, ConnectionLimits(), tls, pilot_calls=pilot_calls
-            ),
+            http=http_protocol_factory(context, admission, ConnectionLimits(), tls, pilot_calls=pilot_calls),
             log_level="warning",
             access_log=False,
             proxy_headers=bool(self._proxies),
