@@ -18,7 +18,7 @@ DATABASE = "pilotage.db"
 """The database of a home, unless it is elsewhere."""
 
 
-class Place(NamedTuple):
+class HomePlace(NamedTuple):
     """A folder, as `instance.json` stores it."""
 
     folder: str
@@ -26,9 +26,9 @@ class Place(NamedTuple):
     inode: int
 
     @classmethod
-    def of(cls, folder: Path) -> Place:
-        found = folder.stat()
-        return cls(str(folder), found.st_dev, found.st_ino)
+    def of(cls, folder: Path) -> HomePlace:
+        status = folder.stat()
+        return cls(str(folder), status.st_dev, status.st_ino)
 
 
 def original_of(home: Path) -> Path | None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pilotage.core.errors import Conflict, InvalidInput
+from pilotage.core.plurals import plural
 from pilotage.main.database_options import DEFAULT_HOME, HomeOption
 from pilotage.main.db import locked, timestamp
 
@@ -50,7 +51,7 @@ def adopt(home: HomeOption = DEFAULT_HOME) -> int:
         owned.become(uuid)
     print(f"{folder} is a home of its own now, instance {uuid}")
     if pilots:
-        print(f"Jobs of {pilots} pilots of {original} wait again here; they also run there.")
+        print(f"Jobs of {plural(pilots, 'pilot')} of {original} wait again here; they also run there.")
     return 0
 
 

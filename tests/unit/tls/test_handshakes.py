@@ -16,6 +16,7 @@ import uvicorn
 import uvloop
 from uvicorn.server import ServerState
 
+from pilotage.server.context import ConnectionCounts
 from pilotage.server.http.admission import Admission
 from pilotage.server.http.connection import http_protocol_factory
 from pilotage.server.http.connection_limits import ConnectionCapacity, ConnectionLimits
@@ -37,7 +38,7 @@ class Server:
     """A server's connections on a loopback address. `port` and `admission` are for the tests."""
 
     def __init__(self, certificate: Path, limits: ConnectionLimits, capacity: ConnectionCapacity) -> None:
-        self.admission = Admission(capacity)
+        self.admission = Admission(capacity, ConnectionCounts())
         self.state = ServerState()
         self.trust = ServerTrust(ca_file=str(certificate))
         self._config = uvicorn.Config(_tells_the_scheme, lifespan="off")
@@ -186,7 +187,7 @@ def test_unfinished_handshakes_count_against_their_address(tmp_path: Path) -> No
 
     async def talk(server: Server) -> None:
         waiting = [await asyncio.open_connection("127.0.0.1", server.port) for _ in range(5)]
-        while not server.admission.evicted:
+        while not server.admission.counts.evicted:
             await asyncio.sleep(0.01)
         assert server.admission.total == 4
         with pytest.raises((asyncio.IncompleteReadError, ConnectionResetError)):

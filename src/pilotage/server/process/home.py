@@ -26,7 +26,7 @@ from pathlib import Path
 import msgspec
 
 from pilotage.core.errors import Conflict, InvalidInput
-from pilotage.home_place import DATABASE, INSTANCE, Place, refuse_copy
+from pilotage.home_place import DATABASE, INSTANCE, HomePlace, refuse_copy
 from pilotage.server.private_files import write_private
 from pilotage.store.admin.database import Database, database_at
 
@@ -166,7 +166,7 @@ class Home:
         file = self.database.file
         inside = file is not None and file.is_relative_to(self.folder)
         database = str(file.relative_to(self.folder)) if file is not None and inside else self.database.shown
-        facts = InstanceFacts(uuid, database, *Place.of(self.folder))
+        facts = InstanceFacts(uuid, database, *HomePlace.of(self.folder))
         if facts != _known_instance(self.folder):
             write_private(self.folder / INSTANCE, msgspec.json.encode(facts).decode())
 
