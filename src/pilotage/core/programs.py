@@ -41,7 +41,7 @@ class Programs(NamedTuple):
 
 
 def _is_in(nonce: str, known: tuple[str, ...]) -> bool:
-    return any(hmac.compare_digest(one.encode(), _line(nonce).encode()) for one in known)
+    return any(hmac.compare_digest(program.encode(), _line(nonce).encode()) for program in known)
 
 
 def _line(nonce: str) -> str:
