@@ -15,8 +15,10 @@ from collections.abc import Callable
 
 import msgspec
 
+from pilotage.core.pilots.tokens import program_token
 from pilotage.core.secret_source import SecretSource
 from pilotage.server.recording.lines import CallOutcome, Input, ReceivedMessage
+from pilotage.wire.pilot import EnrolRequest
 from pilotage.wire.pilot_calls import ENROL
 
 _DRAWN = re.compile(rb"(?<![\w-])[\w-]{43}(?![\w-])")
@@ -27,6 +29,8 @@ _JWT = re.compile(rb"eyJ[\w-]+\.[\w-]+\.[\w-]*")
 
 MOST_UNKNOWN = 100_000
 """Secrets of earlier servers that a record can have. Anybody may send wrong ones."""
+
+_decode_enrolment = msgspec.json.Decoder(EnrolRequest).decode
 
 Resign = Callable[[str], str]
 """From the token of a person to one with the same claims, which is valid at a replay only if the first is valid."""
@@ -82,7 +86,18 @@ class Redaction:
         body = self.of_bytes(given.body)
         if given.path == ENROL.path:
             body = _DRAWN.sub(lambda found: self._of_unknown(found[0]), body)
+            self._shows_token(given.body, body)
         return msgspec.structs.replace(given, headers=headers, body=body)
+
+    def _shows_token(self, enrolment: bytes, recorded: bytes) -> None:
+        """Let the record have the token that a replay makes of the recorded enrolment."""
+        try:
+            real, shown = (_decode_enrolment(body) for body in (enrolment, recorded))
+        except msgspec.DecodeError:
+            return  # it is refused
+        self.shows(
+            *(program_token(enrolled.secret, enrolled.index, enrolled.nonce) for enrolled in (real, shown))
+        )
 
     def of_outcome(self, outcome: CallOutcome) -> CallOutcome:
         """The result of a call, as the record has it."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import hmac
 
 from pilotage.core.errors import Forbidden, IncompatibleVersion, NotAuthenticated
 from pilotage.core.pilots import clocks, wall_time
 from pilotage.core.pilots.orders import LeaveOrder
 from pilotage.core.pilots.states import FINAL, PILOT_STATES, PilotState
+from pilotage.core.pilots.tokens import program_token
 from pilotage.core.policy import Ce
 from pilotage.core.programs import Programs
 from pilotage.services.jobs.transitions import JobTransitions
@@ -45,7 +45,7 @@ def enrol(pool: Pool, tx: Transaction, request: EnrolRequest, now: float) -> Enr
     A batch job that the batch system has started again gets no token, and must leave; its jobs go back.
     """
     pilot = _find_pilot(tx, request)
-    token = _token_of(pilot, request)
+    token = program_token(request.secret, request.index, request.nonce)
     ce = pool.policy.ces.get(pilot.ce)
     lease = ce.lease if ce else DEFAULT_LEASE
     programs = Programs.of(pilot.nonce)
@@ -78,12 +78,6 @@ def enrol(pool: Pool, tx: Transaction, request: EnrolRequest, now: float) -> Enr
     if pool.peers.shared:
         pool.peers.publish(tx, PeerUpdate(pilots=[pilot.id]))
     return _settings(pool, pilot, ce, token, lease)
-
-
-def _token_of(pilot: PilotRow, request: EnrolRequest) -> str:
-    """The token of one program. Only its secret and its nonce make it, so that a repeated answer has the same one."""
-    message = f"{pilot.stamp}\n{request.nonce}".encode()
-    return hmac.new(request.secret.encode(), message, hashlib.sha256).hexdigest()
 
 
 def _begin(pool: Pool, tx: Transaction, pilot: PilotRow, hostname: str, lease: float, now: float) -> None:
