@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import dataclasses
+from collections.abc import Awaitable, Callable
 from email.message import Message
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -20,12 +22,14 @@ from pilotage.twin.server import TwinServer, caller
 from pilotage.wire.agents import JoinRequest, OfferedElement, SyncResponse
 from tests.simulation.broken import need
 from tests.simulation.endpoints import carry_out
-from tests.simulation.faults import Fault
+from tests.simulation.faults import OFFER, Fault
 from tests.simulation.lockstep import LockstepProgram
 from tests.simulation.network import Answer, Link, Network
 from tests.simulation.policy import AGENTS, OWNERS, TEAM
 from tests.simulation.processes import Outside, SimulationLoop
 
+Chance = Callable[[frozenset[bytes], float], Awaitable[object]] | None
+ELEMENTS = frozenset({b"elements"})
 PATIENCE = 60.0
 """Seconds that a starting agent waits for its server."""
 AGAIN = 5.0
@@ -123,6 +127,8 @@ class AgentProcess:
         ended: Callable[[BaseException | None], None],
     ) -> None:
         self._loop, self._outside, self._books = network.loop, network.outside, books
+        self._faults = network.faults
+        self.chance: Chance = None
         self._name = f"{rng.getrandbits(64):016x}"
         self.link = Link(network, self.die)
         self.stop_flag = _Stop(self)
@@ -151,7 +157,31 @@ class AgentProcess:
         answer = self._program.wait_for(lambda: self.link.send(letter, self._go_on))
         if isinstance(answer, SyncResponse) and restores == self._books.restores:
             self._books.note(self._name, answer.elements)
+            fault = self._faults.take(OFFER) if answer.elements else None
+            if fault is not None:
+                return self._lose_elements(fault, answer)
         return answer
+
+    def _lose_elements(self, fault: Fault, answer: SyncResponse) -> SyncResponse:
+        """Die, or forget them after a while and tell the server so at once. For the thread of the agent."""
+        if fault.kind == "agent dies with elements":
+            self._program.wait_for(partial(self._outside.call_soon, self.die, fault.seconds))
+        loop = self._loop
+        self._program.wait_for(
+            lambda: loop.create_task(self._await_chance(fault.seconds), context=loop.outside)
+        )
+        return dataclasses.replace(answer, elements=[], period=0.0)
+
+    async def _await_chance(self, seconds: float) -> None:
+        assert self.chance is not None
+        self.turn_from(await self.chance(ELEMENTS, seconds))
+        self._go_on()
+
+    def turn_from(self, session: object) -> None:
+        """Turn to another server than that with this session."""
+        server = self.link.host.server
+        if session is not None and server is not None and server.connection is session:
+            self.link.failed(self.link.host)
 
     def sleep(self, seconds: float) -> None:
         """Wait, until it is told to stop at most. For the thread of the agent."""
@@ -197,12 +227,15 @@ class Agents:
         self.running: dict[str, AgentProcess | None] = dict.fromkeys(AGENTS)
         self.failures: list[BaseException] = []
         self._over = False
+        self.chance: Chance = None
+        """When an agent that has died starts again: at an instant that matters, or after some seconds."""
 
     def start_all(self) -> None:
         for name in self.running:
             self._start(name)
 
-    def _start(self, name: str) -> None:
+    def _start(self, name: str, beside: object = None) -> None:
+        """`beside`: a session of a server; it turns to another one."""
         if self._over or self.running[name] is not None:
             return
         self.starts += 1
@@ -210,6 +243,8 @@ class Agents:
         self.running[name] = process = AgentProcess(
             name, self._network, self.books, rng, lambda error: self._ended(name, AGAIN, error)
         )
+        process.chance = self.chance
+        process.turn_from(beside)
         process.at_death(lambda downtime: self._ended(name, downtime, None))
 
     def _ended(self, name: str, downtime: float, error: BaseException | None) -> None:
@@ -217,7 +252,15 @@ class Agents:
         # A late message of an earlier process may end the present one (Conflict).
         if error is not None and not isinstance(error, Unreachable | Overloaded | Conflict):
             self.failures.append(error)
-        self._outside.call_later(downtime, self._start, name)
+        if self.chance is None:
+            self._outside.call_later(downtime, self._start, name)
+        else:
+            loop = self._network.loop
+            loop.create_task(self._start_at_chance(self.chance, name, downtime), context=loop.outside)
+
+    async def _start_at_chance(self, chance: Chance, name: str, seconds: float) -> None:
+        assert chance is not None
+        self._start(name, await chance(ELEMENTS, seconds))
 
     def happen(self, fault: Fault) -> None:
         """Let a fault of an agent happen."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
+from typing import TYPE_CHECKING, cast
 from unittest.mock import patch
 
 from pilotage.server.context import Context
@@ -22,18 +24,31 @@ from pilotage.wire.jobs import ActionRequest, Selection
 from pilotage.wire.submissions import Parameters, SubmitRequest, SubmitResponse
 from tests.simulation.broken import need
 from tests.simulation.people import People
-from tests.simulation.policy import OWNERS
+from tests.simulation.policy import CES, OWNERS
 from tests.simulation.processes import SimulationLoop
+from tests.simulation.server_host import ServerHosts
 from tests.simulation.stores import Rows, Store
+
+if TYPE_CHECKING:
+    from tests.simulation.shared_server import SharedServer
 
 ANNA, BERT, CORA = OWNERS
 CHAINS = (3, 6)
 """The least and the most submissions with others that depend on them."""
-BANS = (1, 3)
+CHILDREN = 2
+"""Submissions that depend on one from the beginning, at most."""
+BANS, ROUNDS = (1, 4), (1, 3)
+"""People that are banned from a site, and how often each."""
 RERUNS = 5
 """Times that she runs the failed jobs of one submission again, at most."""
-QUEUE_PERIOD, QUEUE_KEPT = 15.0, 20.0
+LOOK_FOR_QUEUES = 20.0
+LOOK = 2.0
+"""Seconds between two looks at jobs."""
+QUEUE_PERIOD, QUEUE_KEPT = 12.0, 6.0
 """Seconds between two cycles of the duty of queues, and until it deletes an empty one: a day is too long here."""
+QUEUE_GONE = (8.0, 30.0)
+"""Seconds after the end of its last job in which a queue is deleted."""
+PARTS, BANNED, QUEUES = frozenset({b"submission_chunks"}), frozenset({b"bans"}), frozenset({b"queues"})
 
 
 @contextmanager
@@ -52,30 +67,93 @@ class ContentionBooks:
 
 
 class Contention:
-    def __init__(self, loop: SimulationLoop, people: People, store: Store, rng: Random, until: float) -> None:
+    def __init__(
+        self,
+        loop: SimulationLoop,
+        hosts: ServerHosts,
+        people: People,
+        store: Store,
+        rng: Random,
+        until: float,
+    ) -> None:
+        self._hosts = hosts
         self._loop, self._people, self._store, self._rng, self._until = loop, people, store, rng, until
         self.books = ContentionBooks()
 
     async def live(self) -> None:
         rng = self._rng
         chains = [self._chain(number, Random(rng.random())) for number in range(rng.randint(*CHAINS))]
-        owners = rng.sample((BERT, CORA), 2)
-        bans = [self._ban(owner.name, Random(rng.random())) for owner in owners[: rng.randint(*BANS) - 1]]
-        await asyncio.gather(*chains, *bans)
+        banned = rng.sample(
+            [(owner.name, ce.site) for owner in (BERT, CORA) for ce in CES], rng.randint(*BANS)
+        )
+        bans = [self._bans(*one, Random(rng.random())) for one in banned]
+        await asyncio.gather(*chains, *bans, self._delete_queues())
 
     async def _chain(self, number: int, rng: Random) -> None:
-        await asyncio.sleep(rng.uniform(0, self._until * 0.5))
+        """Submit jobs, and others that depend on them, before and after they end; and run the failed ones again."""
+        await asyncio.sleep(rng.uniform(0, self._until * 0.4))
         parent = await self._submit(f"chain {number}", rng, rng.choice(("0 1", "0 0 1", "1")), [])
         if parent is None:
             return
-        reruns = self._loop.create_task(self._rerun(parent, rng))
-        for place, condition in enumerate(rng.choices(("after_ok", "after_ok", "after", "after_fail"), k=3)):
-            await asyncio.sleep(rng.uniform(0, 15))
-            key = f"chain {number} {place}"
-            child = await self._submit(key, rng, "0", [(condition, f"s:{parent.submission}")])
-            if child is not None and condition == "after_ok":
-                self.books.after_ok.append((parent, child))
-        await reruns
+        until, reruns, children = self._loop.time() + self._until * 0.6, rng.randint(0, RERUNS), 0
+        while self._loop.time() < until:
+            if children < CHILDREN and rng.random() < 0.6:
+                await self._depend(parent, f"chain {number} {children}", rng)
+                children += 1
+            failed = await self._failed(parent, until, of_all=rng.random() < 0.8)
+            if not failed or not reruns:
+                return
+            reruns -= 1
+            await self._rerun(failed, parent, children, rng)
+            await asyncio.sleep(LOOK)
+
+    async def _depend(self, parent: SubmitResponse, key: str, rng: Random) -> None:
+        condition = rng.choice(("after_ok", "after_ok", "after", "after_fail"))
+        child = await self._submit(key, rng, "0", [(condition, f"s:{parent.submission}")])
+        if child is not None and condition == "after_ok":
+            self.books.after_ok.append((parent, child))
+
+    async def _failed(self, parent: SubmitResponse, until: float, *, of_all: bool) -> list[int]:
+        """The failed jobs of a submission, as soon as there are some. `of_all`: all jobs must have ended."""
+        while self._loop.time() < until:
+            with self._store.reading() as rows:
+                states = dict(
+                    rows.execute(
+                        "SELECT id, final_state FROM jobs WHERE submission_id = ?", (parent.submission,)
+                    )
+                )
+            failed = sorted(job for job, state in states.items() if state == "Failed")
+            if all(states.values()) or (failed and not of_all):
+                return failed
+            await asyncio.sleep(LOOK)
+        return []
+
+    async def _rerun(self, failed: list[int], parent: SubmitResponse, children: int, rng: Random) -> None:
+        """Run failed jobs again: at once, when others come to depend on them, or when their queue is being deleted."""
+        beside = None
+        when = rng.choice(("at once", "with a child", "with a child", "late"))
+        if when == "late":
+            await asyncio.sleep(rng.uniform(*QUEUE_GONE))
+        elif when == "with a child":
+            child = self._loop.create_task(
+                self._depend(parent, f"late {parent.submission} {children} {rng.random()}", rng)
+            )
+            beside = await self._store.chance(PARTS, rng.uniform(0.0, 6.0))
+            await child
+        body = ActionRequest(Selection(ids=failed))
+        await self._people.ask(ANNA, lambda c, who: action("reschedule", body, c, who), beside=beside)
+
+    async def _delete_queues(self) -> None:
+        """Let a server look for empty queues while another one stands still with one of them."""
+        until = self._loop.time() + self._until
+        while self._loop.time() < until:
+            beside = await self._store.chance(QUEUES, LOOK_FOR_QUEUES)
+            for host in self._hosts.running:
+                # One of several, that are tried only where PostgreSQL is installed.
+                process, server = host.process, cast("SharedServer", host.server)
+                if beside is not None and process is not None and server.connection is not beside:
+                    with process.entered():
+                        self._loop.create_task(server.run_at_once(QueueDuty(server.context)))
 
     async def _submit(
         self, key: str, rng: Random, codes: str, conditions: list[tuple[str, str]]
@@ -97,40 +175,31 @@ class Contention:
             self._people.books.submitted[key] = answer
         return answer
 
-    async def _rerun(self, parent: SubmitResponse, rng: Random) -> None:
-        """Run the failed jobs of a submission again, as soon as she sees some."""
-        left = rng.randint(0, RERUNS)
-        sql = "SELECT id FROM jobs WHERE submission_id = ? AND state = 'Failed' ORDER BY id"
-        until = self._loop.time() + self._until
-        while left and self._loop.time() < until:
-            await asyncio.sleep(rng.choice((0.5, 0.5, 2.0, 40.0)))
+    async def _bans(self, user: str, site: str, rng: Random) -> None:
+        """Ban somebody from a site for some seconds, and for good just when they are over; some times."""
+        await asyncio.sleep(rng.uniform(0, self._until * 0.3))
+        for _ in range(rng.randint(*ROUNDS)):
+            over = self._loop.time() + rng.uniform(5, 20)
+            await self._people.ask(ANNA, partial(_ban, BanRequest(user, site, until=over, reason="a test")))
+            await asyncio.sleep(max(0.0, over - self._loop.time() - rng.uniform(0.0, 2.0)))
+            beside = await self._store.chance(BANNED, rng.uniform(0.0, 15.0))
+            await self._people.ask(
+                ANNA, partial(_ban, BanRequest(user, site, reason="for good")), beside=beside
+            )
+            await asyncio.sleep(rng.uniform(5, 15))
             with self._store.reading() as rows:
-                failed = [job for (job,) in rows.execute(sql, (parent.submission,)).fetchall()]
-            if failed:
-                left -= 1
-                body = ActionRequest(Selection(ids=failed))
-                await self._people.ask(ANNA, lambda c, who, body=body: action("reschedule", body, c, who))
-
-    async def _ban(self, user: str, rng: Random) -> None:
-        """Ban somebody for some seconds, and for good just before they are over."""
-        await asyncio.sleep(rng.uniform(0, self._until * 0.5))
-        over = self._loop.time() + rng.uniform(10, 40)
-        await self._people.ask(ANNA, partial(_ban, BanRequest(user, until=over, reason="a test")))
-        await asyncio.sleep(max(0.0, over - self._loop.time() - rng.uniform(0.0, 3.0)))
-        await self._people.ask(ANNA, partial(_ban, BanRequest(user, reason="for good")))
-        await asyncio.sleep(rng.uniform(5, 30))
-        with self._store.reading() as rows:
-            sql = "SELECT count(*) FROM bans WHERE owner = ? AND ended IS NULL AND until IS NULL"
-            [banned] = rows.execute(sql, (user,)).fetchone()
-        need(banned == 1, f"{user} was banned for good, and the ban has ended by itself")
-        await self._people.ask(ANNA, partial(_lift, BanLift(user, reason="a test")))
+                sql = "SELECT count(*) FROM bans WHERE owner = ? AND site = ? AND ended IS NULL AND until IS NULL"
+                [banned] = rows.execute(sql, (user, site)).fetchone()
+            need(banned == 1, f"{user} was banned for good, and the ban has ended by itself")
+            await self._people.ask(ANNA, partial(_lift, BanLift(user, site, reason="a test")))
 
     def check_end(self, rows: Rows) -> None:
-        """A job that needs others to succeed starts after all of them have."""
+        """A job that needs others to succeed may start after all of them have, and none starts from a gone queue."""
+        freed = _freed(rows)
         for parent, child in self.books.after_ok:
-            [begun] = rows.execute(
-                "SELECT min(started) FROM attempts WHERE job_id BETWEEN ? AND ?", (child.first, child.last)
-            ).fetchone()
+            begun = min(
+                (freed[job] for job in range(child.first, child.last + 1) if job in freed), default=None
+            )
             if begun is None:
                 continue
             ended, done = rows.execute(
@@ -140,9 +209,26 @@ class Contention:
             ).fetchone()
             need(
                 done == parent.count and ended <= begun,
-                f"jobs of submission {child.submission} started at {begun:.1f}: of submission {parent.submission}"
-                f" {done} of {parent.count} jobs had succeeded, at {ended}",
+                f"jobs of submission {child.submission} could start at {begun:.1f}: of submission"
+                f" {parent.submission} {done} of {parent.count} jobs had succeeded, at {ended}",
             )
+        astray = rows.execute(
+            "SELECT j.id, g.id, a.started - g.at FROM gone_queues g JOIN (SELECT id, queue_id FROM jobs UNION ALL"
+            " SELECT id, queue_id FROM history) j ON j.queue_id = g.id JOIN attempts a ON a.job_id = j.id"
+            " WHERE a.started > g.at LIMIT 5"
+        ).fetchall()
+        need(not astray, f"jobs started from queues that were gone (job, queue, seconds after): {astray}")
+
+
+def _freed(rows: Rows) -> dict[int, float]:
+    """By job that depends on others: when it could first start."""
+    freed: dict[int, float] = {}
+    for at, jobs in rows.execute(
+        "SELECT at, jobs FROM events WHERE kind = 'unblocked' ORDER BY id"
+    ).fetchall():
+        for job, *_ in json.loads(jobs):
+            freed.setdefault(job, at)
+    return freed
 
 
 async def _submit(request: SubmitRequest, context: Context, who: Caller) -> SubmitResponse:

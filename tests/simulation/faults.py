@@ -25,6 +25,8 @@ COMMAND: Final = "command"
 """A server gives a command to a batch system."""
 PERSON: Final = "person"
 """A person would get an answer."""
+OFFER: Final = "offer"
+"""An agent gets elements."""
 TIMER: Final = "timer"
 """No occasion is needed."""
 
@@ -98,6 +100,15 @@ KINDS: Final[Mapping[str, FaultKind]] = {
     "node cut off": FaultKind(TIMER, 1, (10.0, 300.0)),
 }
 
+KINDS_OF_OVERLAPS: Final[Mapping[str, FaultKind]] = {
+    "agent dies with elements": FaultKind(OFFER, 1, (5.0, 25.0)),
+    "agent forgets elements": FaultKind(OFFER, 4, (4.0, 16.0)),
+}
+"""Further faults of histories with transactions that overlap."""
+_OCCASIONS: Final = {
+    name: kind.occasion for kinds in (KINDS, KINDS_OF_OVERLAPS) for name, kind in kinds.items()
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Fault:
@@ -114,13 +125,16 @@ class Fault:
         return f"{text} ({self.seconds:.1f} s)" if self.seconds else text
 
 
-def draw_faults(rng: Random, count: int, until: float) -> list[Fault]:
-    names = list(KINDS)
-    drawn = rng.choices(names, [KINDS[name].weight for name in names], k=count)
+def draw_faults(
+    rng: Random, count: int, until: float, kinds: Mapping[str, FaultKind] = KINDS, *, first: int = 0
+) -> list[Fault]:
+    """`first`: the number of the first one."""
+    names = list(kinds)
+    drawn = rng.choices(names, [kinds[name].weight for name in names], k=count)
     instants = sorted(rng.uniform(0, until) for _ in drawn)
     return [
-        Fault(number, name, at, rng.uniform(*KINDS[name].seconds), rng.random())
-        for number, (name, at) in enumerate(zip(drawn, instants, strict=True))
+        Fault(number, name, at, rng.uniform(*kinds[name].seconds), rng.random())
+        for number, (name, at) in enumerate(zip(drawn, instants, strict=True), first)
     ]
 
 
@@ -134,7 +148,7 @@ class FaultQueue:
         self.happened: list[tuple[float, Fault]] = []
         for fault in faults:
             if only is None or fault.number in only:
-                self._waiting.setdefault(KINDS[fault.kind].occasion, deque()).append(fault)
+                self._waiting.setdefault(_OCCASIONS[fault.kind], deque()).append(fault)
 
     def take(self, occasion: str) -> Fault | None:
         """The fault that happens at this occasion."""

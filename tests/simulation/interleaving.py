@@ -1,19 +1,20 @@
 """Transactions of several servers overlap, in virtual time.
 
 A writer's group runs in a thread of its own, in turns with the loop, as a blocking program does. At drawn trips to the
-database it stands still with its transaction open, until the other server has committed some, or for a while. A
-statement that waits for a lock stands still too, until the transaction that has the lock has ended. So one thread runs
-at any time, and the seed decides the order.
+database it stands still with its transaction open (`tests.simulation.pauses`). A statement that waits for a lock stands
+still too, until the transaction that has the lock has ended. So one thread runs at any time, and the seed decides the
+order.
 """
 
 from __future__ import annotations
 
-import re
+import asyncio
 import threading
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextvars import Context, copy_context
+from functools import partial
 from itertools import takewhile
-from random import Random
 from typing import Any
 
 import psycopg
@@ -24,23 +25,9 @@ from pilotage.store.postgresql.connection import PostgresqlConnection
 from pilotage.store.writer.replies import Reply
 from pilotage.store.writer.transaction import BatchableRequest, Request, Transaction
 from tests.simulation.overlap_counts import OverlapCounts
+from tests.simulation.pauses import Footing, Pause, Pauses
 from tests.simulation.processes import ProcessDied, SimulationLoop
 
-RATES = (0.01, 0.03, 0.06)
-"""Of the trips of a history, those at which a transaction stands still: one of them."""
-TABLES = (
-    *(b"elements", b"element_jobs", b"requests", b"jobs", b"queues", b"conditions", b"pilots"),
-    *(b"datasets", b"submissions", b"bans", b"site_states", b"limit"),
-)
-TABLES_IN_FOCUS = 2
-FOCUS_RATE = 0.2
-"""Of the trips with a statement on a table in the focus of the history."""
-PAUSE = 0.4
-"""Seconds for which it stands still, on average, unless the other server has committed enough before."""
-LONGEST_PAUSE = 4.0
-MOST_PAUSES = 3
-"""Pauses of one group."""
-COMMITS = (1, 1, 1, 2, 3, 6)
 LOCK_TIMEOUT = 2.0
 """Seconds for which a statement waits for a lock, in virtual time."""
 IDLE_TIMEOUT = 60.0
@@ -59,26 +46,35 @@ _ENDS = (b"COMMIT", b"ROLLBACK")
 class Interleaving:
     """All transactions that are open, of the servers of one loop."""
 
-    def __init__(
-        self, loop: SimulationLoop, rng: Random, monitor: psycopg.Connection[Any], rate: float
-    ) -> None:
-        """`monitor`: a session that is asked who waits. `rate`: of the trips, those with a pause before them."""
-        self.loop, self._rng, self._rate = loop, rng, rate
+    def __init__(self, loop: SimulationLoop, pauses: Pauses, monitor: psycopg.Connection[Any]) -> None:
+        """`monitor`: a session that is asked who waits."""
+        self.loop, self.pauses = loop, pauses
         self.isolation = ""
         """The level of transactions without messages of pilots; empty: READ COMMITTED, as the product has it."""
-        self._focus = re.compile(b"|".join(rb"\b%s" % table for table in rng.sample(TABLES, TABLES_IN_FOCUS)))
         self.counts = OverlapCounts()
         self._monitor = monitor
         self._open: list[OpenGroup] = []
+        self._chances: list[tuple[frozenset[bytes], asyncio.Future[object]]] = []
 
-    def draws_pause(self, sql: bytes) -> bool:
-        """Whether a transaction stands still before this statement."""
-        in_focus = self._rate and self._focus.search(sql)
-        return self._rng.random() < (FOCUS_RATE if in_focus else self._rate)
+    async def chance(self, tables: frozenset[bytes], seconds: float) -> object:
+        """Wait until a transaction rests on one of these tables and stands still, or for some seconds.
 
-    def pause(self) -> tuple[float, int]:
-        """For how many seconds it does so, and for how many commits of others."""
-        return min(LONGEST_PAUSE, self._rng.expovariate(1 / PAUSE)), self._rng.choice(COMMITS)
+        Returns its session. So people and agents meet transactions at the instant at which that matters.
+        """
+        told: asyncio.Future[object] = self.loop.create_future()
+        self._chances.append((tables, told))
+        try:
+            return await asyncio.wait_for(told, seconds)
+        except TimeoutError:
+            return None
+        finally:
+            self._chances.remove((tables, told))
+
+    def tell_chance(self, work: OpenGroup, tables: frozenset[bytes]) -> None:
+        """A transaction stands still, and waits for a conflict."""
+        for wanted, told in self._chances:
+            if wanted & tables and not told.done():
+                told.set_result(work.connection)
 
     def begin(self, work: OpenGroup) -> None:
         self._open.append(work)
@@ -90,10 +86,11 @@ class Interleaving:
 
     def committed(self, connection: object) -> None:
         """One server has committed."""
+        done = next((work for work in self._open if work.connection is connection), None)
         for work in list(self._open):
             if work.connection is not connection:
                 self.counts.overlaps += 1
-                work.other_committed()
+                work.other_committed(done)
 
     def patience(self) -> float:
         """Real seconds for a statement, until the database is asked whether it waits for a lock."""
@@ -119,7 +116,7 @@ class Interleaving:
 
     def finish(self) -> None:
         """Let all open transactions end at once. Called in the loop."""
-        rate, self._rate = self._rate, 0.0
+        rate, self.pauses.rate = self.pauses.rate, 0.0
         try:
             for _ in range(MOST_ROUNDS):
                 for work in list(self._open):
@@ -127,7 +124,7 @@ class Interleaving:
                 if not self._open:
                     return
         finally:
-            self._rate = rate
+            self.pauses.rate = rate
         raise RuntimeError("a transaction waits for a lock of nobody")
 
 
@@ -140,8 +137,12 @@ class OpenGroup:
         connection: InterleavedConnection,
         run: Callable[[], None],
         ended: Callable[[], None],
+        *,
+        of_pilots: bool,
     ) -> None:
-        self.connection = connection
+        """`of_pilots`: it has messages of pilots."""
+        self.connection, self.of_pilots = connection, of_pilots
+        self.footing = Footing()
         self._interleaving, self._run, self._on_end = interleaving, run, ended
         self._context: Context = copy_context()
         self._turn, self._back = threading.Semaphore(0), threading.Semaphore(0)
@@ -153,9 +154,13 @@ class OpenGroup:
         self._waits = False
         """A statement waits for a lock, or has waited and wants its turn."""
         self._paused = False
-        self._commits_left = self._drawn = 0
+        self._pause = Pause(0.0, 0)
+        self._commits_left = 0
+        self._drawn: Counter[bool] = Counter()
+        """Its pauses that wait for a conflict, and the others."""
         self._pauses = 0
         self._waited = 0
+        self._paused_at = 0.0
 
     # In the thread of the group
 
@@ -172,10 +177,14 @@ class OpenGroup:
     def is_own_thread(self) -> bool:
         return threading.current_thread() is self._thread
 
-    def trip(self, carry_out: Callable[[], Any], sql: bytes) -> Any:
-        """Carry out a trip to the database, after a pause if that is drawn. `sql`: its statements."""
+    def trip(self, carry_out: Callable[[], Any], statements: Sequence[bytes]) -> Any:
+        """Carry out a trip to the database, after a pause if that is drawn."""
         self._need_life()
-        self._pause_if_drawn(sql)
+        pauses = self._interleaving.pauses
+        self._stand_still(
+            pauses.any(self._drawn[False])
+            or pauses.for_conflict(self.connection, statements[-1], self.footing, self._drawn[True])
+        )
         with self._mutex:
             self._in_statement = True
         try:
@@ -186,15 +195,17 @@ class OpenGroup:
                 waited = self._waits
             if waited:
                 self._hand_over()
-            if sql.endswith(_ENDS):
+            self.footing.note(statements)
+            if statements[-1] in _ENDS:
                 self._interleaving.settle()
-                self._pause_if_drawn(sql)
+                self._stand_still(pauses.any(self._drawn[False]))
 
-    def _pause_if_drawn(self, sql: bytes) -> None:
-        if self._interleaving.draws_pause(sql) and self._drawn < MOST_PAUSES:
-            self._drawn += 1
-            self._paused = True
-            self._hand_over()
+    def _stand_still(self, pause: Pause | None) -> None:
+        if pause is None:
+            return
+        self._drawn[bool(pause.tables)] += 1
+        self._pause, self._paused = pause, True
+        self._hand_over()
 
     def _hand_over(self) -> None:
         self._back.release()
@@ -247,17 +258,28 @@ class OpenGroup:
         loop.call_later(seconds, call, *args, context=loop.outside)
 
     def _begin_pause(self) -> None:
-        self._interleaving.counts.pauses += 1
         self._pauses += 1
-        seconds, self._commits_left = self._interleaving.pause()
-        self._later(seconds, self._wake, self._pauses)
+        self._commits_left = self._pause.commits
+        self._interleaving.counts.began(is_for_conflict=bool(self._pause.tables))
+        self._paused_at = self._interleaving.loop.time()
+        self._interleaving.tell_chance(self, self._pause.tables)
+        self._later(self._pause.seconds, self._wake, self._pauses)
         self._later(IDLE_TIMEOUT, self._idle_for_long, self._pauses)
 
-    def other_committed(self) -> None:
-        if self._paused and self._commits_left:
-            self._commits_left -= 1
-            if not self._commits_left:
-                self._wake(self._pauses)
+    def other_committed(self, other: OpenGroup | None) -> None:
+        """`other`: the group that was committed; None: one that no thread runs."""
+        if not self._paused or not self._commits_left:
+            return
+        if self._pause.tables:
+            of_pilots = other is None or other.of_pilots
+            if other is None or not self._pause.tables & other.footing.written:
+                return
+            if self._pause.not_of_pilots and of_pilots:
+                return
+            self._interleaving.counts.conflicts += 1
+        self._commits_left -= 1
+        if not self._commits_left:
+            self._wake(self._pauses)
 
     def _wake(self, pause: int) -> None:
         if self._paused and self._pauses == pause:
@@ -267,6 +289,9 @@ class OpenGroup:
     def _end_pause(self, pause: int) -> None:
         if self._paused and self._pauses == pause and not self._killed:
             self._paused = False
+            if self._pause.tables:
+                seconds = self._interleaving.loop.time() - self._paused_at
+                self._interleaving.pauses.has_waited(self.connection, seconds)
             self._go_on()
 
     def _idle_for_long(self, pause: int) -> None:
@@ -282,7 +307,7 @@ class OpenGroup:
         while not self._back.acquire(timeout=_NOTICED):
             if self._interleaving.waits_for_lock(self.connection.backend):
                 return
-        self._waits, self._paused = False, True
+        self._waits, self._paused, self._pause = False, True, Pause(0.0, 0)
         self._pauses += 1
         self._wake(self._pauses)
 
@@ -369,18 +394,18 @@ class InterleavedConnection(PostgresqlConnection):
     def in_open_transaction(self) -> bool:
         return not self._begins and self.in_transaction
 
-    def _trip(self, carry_out: Callable[[], Any], sql: bytes) -> Any:
+    def _trip(self, carry_out: Callable[[], Any], *statements: bytes) -> Any:
         group = self.group_at_work
         if group is None or not group.is_own_thread():
             return carry_out()
-        return group.trip(carry_out, sql)
+        return group.trip(carry_out, statements)
 
     def _execute_all(self, statements: Sequence[Any]) -> Any:
         if self.isolation and statements[0].sql == b"BEGIN":
             begin = f"BEGIN ISOLATION LEVEL {self.isolation}".encode()
             statements = [statements[0]._replace(sql=begin), *statements[1:]]
-        sql = b" ".join(statement.sql for statement in statements)
-        return self._trip(lambda: super(InterleavedConnection, self)._execute_all(statements), sql)
+        sent = [statement.sql for statement in statements]
+        return self._trip(lambda: super(InterleavedConnection, self)._execute_all(statements), *sent)
 
     def executemany(self, sql: str, rows: Any, /) -> Any:
         return self._trip(lambda: super(InterleavedConnection, self).executemany(sql, rows), sql.encode())
@@ -425,7 +450,9 @@ class InterleavedWriter(FencedWriter):
         if not group:
             self._turn_scheduled = False
             return
-        work = OpenGroup(self._interleaving, self._session, lambda: self._run_group(group), self._ended)
+        of_pilots = any(map(_is_of_pilot, group))
+        run = partial(self._run_group, group)
+        work = OpenGroup(self._interleaving, self._session, run, self._ended, of_pilots=of_pilots)
         self._session.group_at_work = work
         self._interleaving.begin(work)
 

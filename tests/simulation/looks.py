@@ -17,7 +17,6 @@ from tests.simulation.stores import Rows
 
 STEADY = 60.0
 """Seconds for which a server must have run, and its clock must not have jumped, until it has caught up."""
-LATE = 45.0
 CONTACT = 40.0
 """Seconds in which a pilot in contact is heard at least once."""
 STRAY = 75.0
@@ -30,8 +29,10 @@ class Looks:
     """Looks again and again, and remembers what it saw before."""
 
     def __init__(
-        self, loop: SimulationLoop, hosts: ServerHosts, sites: Sites, payloads: PayloadBooks
+        self, loop: SimulationLoop, hosts: ServerHosts, sites: Sites, payloads: PayloadBooks, late: float
     ) -> None:
+        """`late`: seconds after which a duty that was due has surely run."""
+        self._late = late
         self._loop, self._hosts, self._sites, self._payloads = loop, hosts, sites, payloads
         self._seen = 0
         """The last event."""
@@ -66,7 +67,7 @@ class Looks:
                 0.0,
             ),
         ):
-            found = connection.execute(sql, (wall - since - LATE,)).fetchall()
+            found = connection.execute(sql, (wall - since - self._late,)).fetchall()
             need(not found, f"{what} are overdue: {found[:5]}")
 
     def _pilots_within_bounds(self, connection: Rows) -> None:

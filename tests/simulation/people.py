@@ -21,6 +21,7 @@ from pilotage.wire.jobs import ActionRequest, Selection
 from pilotage.wire.policy import PolicyChange
 from pilotage.wire.sites import SiteStateRequest
 from pilotage.wire.submissions import Parameters, SubmitRequest, SubmitResponse
+from tests.simulation.extent import Extent
 from tests.simulation.faults import PERSON
 from tests.simulation.policy import CES, OWNERS, Owner, policy_text
 from tests.simulation.processes import SimulationLoop
@@ -60,12 +61,12 @@ class _Deed:
 
 class People:
     def __init__(
-        self, loop: SimulationLoop, hosts: ServerHosts, rng: Random, until: float, jobs: int, *, budget: bool
+        self, loop: SimulationLoop, hosts: ServerHosts, rng: Random, extent: Extent, *, budget: bool
     ) -> None:
         self._loop, self._hosts, self._budget = loop, hosts, budget
         self._asked = 0
         self.books = PeopleBooks()
-        self._deeds = _draw_deeds(rng, until, jobs)
+        self._deeds = _draw_deeds(rng, extent)
         self._answered: list[tuple[float, _Repeat]] = []
         """What was answered when, and how it is asked again."""
         self._repeats: list[asyncio.Task[None]] = []
@@ -133,11 +134,21 @@ class People:
             if task.done():
                 task.result()
 
-    async def ask(self, owner: Owner, call: Ask, is_given_up: Callable[[], bool] = lambda: False) -> Any:
-        """Ask until there is an answer. None: it is refused, or given up."""
+    async def ask(
+        self,
+        owner: Owner,
+        call: Ask,
+        is_given_up: Callable[[], bool] = lambda: False,
+        *,
+        beside: object = None,
+    ) -> Any:
+        """Ask until there is an answer. None: it is refused, or given up.
+
+        `beside`: a session; the server of another one is asked.
+        """
         while not is_given_up():
             try:
-                return await self._once(owner, call)
+                return await self._once(owner, call, beside)
             except NoAnswer:
                 await asyncio.sleep(AGAIN)
             except PilotageError as error:
@@ -147,8 +158,11 @@ class People:
                 await asyncio.sleep(AGAIN)
         return None
 
-    async def _once(self, owner: Owner, call: Ask) -> Any:
+    async def _once(self, owner: Owner, call: Ask, beside: object) -> Any:
         self._asked += 1
+        asked = self._hosts.all[self._asked % len(self._hosts.all)].server
+        if beside is not None and asked is not None and asked.connection is beside:
+            self._asked += 1
         host = self._hosts.all[self._asked % len(self._hosts.all)]
         process, server = host.process, host.server
         if process is None or server is None:
@@ -184,14 +198,14 @@ async def _set_site_state(change: SiteStateRequest, context: Context, who: Calle
     return await set_site_state(change, context, who)
 
 
-def _draw_deeds(rng: Random, until: float, jobs: int) -> list[_Deed]:
+def _draw_deeds(rng: Random, extent: Extent) -> list[_Deed]:
     deeds: list[_Deed] = []
-    left = jobs
+    left, until = extent.user_jobs, extent.storm
     while left > 0:
         rows = rng.choice((1, 1, 1, 3, 8, 20))
         owner = rng.choice(OWNERS)
         at = rng.uniform(0, until * 0.7)
-        deeds.append(_Deed(at, owner, _draw_request(rng, owner, rows, f"{owner.name} {len(deeds)}")))
+        deeds.append(_Deed(at, owner, _draw_request(rng, owner, rows, f"{owner.name} {len(deeds)}", extent)))
         left -= rows
     for _ in range(rng.randrange(3, 9)):
         verb = rng.choice(("kill", "kill", "reschedule"))
@@ -208,8 +222,9 @@ def _draw_deeds(rng: Random, until: float, jobs: int) -> list[_Deed]:
     return sorted(deeds, key=lambda deed: deed.at)
 
 
-def _draw_request(rng: Random, owner: Owner, rows: int, key: str) -> SubmitRequest:
+def _draw_request(rng: Random, owner: Owner, rows: int, key: str, extent: Extent) -> SubmitRequest:
     seconds = rng.choice((5, 15, 30, 45)) if rows > 3 else rng.choice((5, 15, 30, 150, 200))
+    seconds = min(seconds, extent.longest_job)
     codes = rng.choice(("0", "0", "0", "0 0 1", "1"))
     description: dict[str, Any] = {
         "executable": "work",

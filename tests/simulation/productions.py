@@ -59,8 +59,14 @@ class ProductionBooks:
 
 
 class Productions:
-    def __init__(self, people: People, rng: Random, sites: list[str]) -> None:
-        """`sites`: those of its requests; empty: all."""
+    def __init__(
+        self, people: People, rng: Random, sites: list[str], storm: float, small: Sequence[int]
+    ) -> None:
+        """`sites`: those of its requests; empty: all. `storm`: the seconds in which faults happen.
+
+        `small`: the events of further requests.
+        """
+        self._storm, self._small = storm, small
         self._people, self._rng, self._sites = people, rng, sites
         self.books = ProductionBooks()
         self._restores = 0
@@ -83,13 +89,22 @@ class Productions:
                 ]
             )
         ]
-        first = asyncio.ensure_future(self._produce(rng.uniform(0, 100), _over_data(rng), self.books.events))
+        first = asyncio.ensure_future(
+            self._produce(rng.uniform(0, self._storm / 6), _over_data(rng), self.books.events)
+        )
         events = rng.randrange(100, 300)
         second = asyncio.ensure_future(
-            self._produce(rng.uniform(0, 300), _generator(rng, events), events, meddle=True)
+            self._produce(rng.uniform(0, self._storm / 2), _generator(rng, events), events, meddle=True)
         )
+        others = [self._produce_small(place, events) for place, events in enumerate(self._small)]
         await self._register(data)
-        await asyncio.gather(first, second)
+        await asyncio.gather(first, second, *others)
+
+    async def _produce_small(self, place: int, events: int) -> None:
+        """A request without a merge, a while after those before it."""
+        specification = _generator(Random(events), events) | {"name": f"small-{place}"}
+        del specification["merge"]
+        await self._produce(place * self._storm / 8, specification, events)
 
     async def _register(self, steps: Sequence[tuple[float, ApiCall[Any, Any], Any]]) -> None:
         """Register the data set. After a restore all is done again: what is known is refused."""
@@ -161,7 +176,7 @@ class Productions:
 
     async def _meddle(self, request: int) -> None:
         rng = self._rng
-        await asyncio.sleep(rng.uniform(0, 200))
+        await asyncio.sleep(rng.uniform(0, self._storm / 3))
         deed = rng.choice(("pause", "priority", "abort", "force", "nothing"))
         reason = RequestChange("a test")
         if deed == "pause":

@@ -10,10 +10,12 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Callable
+from random import Random
 from typing import Any
 
 import psycopg
 
+from pilotage.server.duties.duty import Duty
 from pilotage.server.duties.duty_leases import DutyLeases
 from pilotage.server.duties.leases import LeaseDuty
 from pilotage.server.duties.loop import every
@@ -35,19 +37,25 @@ from pilotage.store.writer.transaction import Transaction
 from pilotage.twin.server import OWNER, URL, TwinServer, TwinServerSettings
 from tests import postgres
 from tests.simulation.interleaving import SETTINGS, InterleavedWriter, Interleaving
+from tests.simulation.processes import SimulationLoop
 
 OPTIONS = (
     "-c search_path=simulated,public,pg_catalog -c lock_timeout=1000 -c synchronous_commit=on " + SETTINGS
 )
+WORD = (0.05, 0.8)
+"""Seconds until servers hear of a commit of another one."""
 _CLOCK = """\
 CREATE SCHEMA IF NOT EXISTS simulated;
 CREATE FUNCTION simulated.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATILE
 AS $$ SELECT pg_catalog.to_timestamp(pg_catalog.pg_read_file('{path}')::float8) $$;
 CREATE FUNCTION simulated.now() RETURNS timestamptz LANGUAGE sql VOLATILE
 AS $$ SELECT simulated.clock_timestamp() $$;
-CREATE TABLE simulated.gone_queues AS SELECT id, identity FROM public.queues WITH NO DATA;
+CREATE TABLE simulated.gone_queues AS SELECT id, identity, 0::float8 AS at FROM public.queues WITH NO DATA;
 CREATE FUNCTION simulated.note_gone_queue() RETURNS trigger LANGUAGE plpgsql
-AS $$ BEGIN INSERT INTO simulated.gone_queues VALUES (OLD.id, OLD.identity); RETURN OLD; END $$;
+AS $$ BEGIN
+INSERT INTO simulated.gone_queues
+VALUES (OLD.id, OLD.identity, extract(epoch FROM simulated.clock_timestamp())::float8);
+RETURN OLD; END $$;
 CREATE TRIGGER note_gone_queue BEFORE DELETE ON public.queues
 FOR EACH ROW EXECUTE FUNCTION simulated.note_gone_queue();
 """
@@ -83,10 +91,15 @@ class SharedDatabase:
 
 
 class LoopNotifications:
-    """Implements `Notifications` between servers of one loop. Words get lost when a server dies."""
+    """Implements `Notifications` between servers of one loop. Words get lost when a server dies.
 
-    def __init__(self) -> None:
+    A word takes some time, and tells of all commits until it arrives.
+    """
+
+    def __init__(self, loop: SimulationLoop, rng: Random) -> None:
+        self._loop, self._rng = loop, rng
         self._heard: list[Callable[[str], object]] = []
+        self._under_way: set[str] = set()
 
     async def listen(self, heard: Callable[[str], object]) -> None:
         self._heard.append(heard)
@@ -95,6 +108,13 @@ class LoopNotifications:
 
     def committed(self, server: str) -> None:
         """A server has committed."""
+        if server not in self._under_way:
+            self._under_way.add(server)
+            seconds = self._rng.uniform(*WORD)
+            self._loop.call_later(seconds, self._tell, server, context=self._loop.outside)
+
+    def _tell(self, server: str) -> None:
+        self._under_way.remove(server)
         for heard in self._heard:
             heard(server)
 
@@ -103,6 +123,7 @@ class SharedServer(TwinServer):
     """One of several servers."""
 
     _writer: InterleavedWriter
+    _duty_leases: DutyLeases | None = None
 
     def __init__(
         self,
@@ -138,6 +159,7 @@ class SharedServer(TwinServer):
         duty_leases = DutyLeases(
             self._writer, self.name, DUTIES, clock=context.clock, monotonic=context.monotonic
         )
+        self._duty_leases = duty_leases
         leases = LeaseDuty(context, duty_leases)
         await leases.cycle()
         await duty_leases.begin()
@@ -155,6 +177,11 @@ class SharedServer(TwinServer):
         if context.stop.error is not None:
             raise context.stop.error
         await self._writer.acall(lambda tx: leave(tx, self.name))
+
+    async def run_at_once(self, duty: Duty) -> None:
+        """Run a cycle of a duty, if this server has its lease."""
+        if self._duty_leases is not None:
+            await self._duty_leases.run(duty.lease, duty.cycle)
 
     def abandon(self) -> None:
         self._writer.die()

@@ -46,6 +46,15 @@ class Store(Protocol):
     def committed(self, server: TwinServer) -> None:
         """A server has committed."""
 
+    async def chance(self, tables: frozenset[bytes], seconds: float) -> object:
+        """Wait until a transaction of a server stands still that rests on these tables, or for some seconds.
+
+        Returns its session; None: there was none.
+        """
+
+    def calm(self) -> None:
+        """Faults cease."""
+
     def finish(self) -> None:
         """Let open transactions end."""
 
@@ -88,6 +97,13 @@ class SqliteStore:
 
     def committed(self, server: TwinServer) -> None:
         """Nobody else waits for it."""
+
+    async def chance(self, tables: frozenset[bytes], seconds: float) -> object:
+        await asyncio.sleep(seconds)
+        return None
+
+    def calm(self) -> None:
+        """It has no faults of its own."""
 
     def finish(self) -> None:
         """No transaction is open."""
@@ -132,11 +148,12 @@ class PostgresqlStore:
     def __init__(self, database: SharedDatabase, loop: SimulationLoop, rng: Random, rate: float) -> None:
         """`rate`: of the trips of writers, those before which their transactions stand still."""
         from tests.simulation.interleaving import Interleaving
+        from tests.simulation.pauses import Pauses
         from tests.simulation.shared_server import LoopNotifications
 
         self._database = database
-        self.interleaving = Interleaving(loop, rng, database.session(), rate)
-        self._notifications = LoopNotifications()
+        self.interleaving = Interleaving(loop, Pauses(rng, rate, loop.time), database.session())
+        self._notifications = LoopNotifications(loop, rng)
         self._session = database.session()
 
     @contextmanager
@@ -162,6 +179,12 @@ class PostgresqlStore:
 
     def restore(self, backup: Path) -> None:
         raise NotImplementedError
+
+    async def chance(self, tables: frozenset[bytes], seconds: float) -> object:
+        return await self.interleaving.chance(tables, seconds)
+
+    def calm(self) -> None:
+        self.interleaving.pauses.is_calm = True
 
     def finish(self) -> None:
         self.interleaving.finish()

@@ -16,11 +16,12 @@ from random import Random
 
 import pytest
 
+from tests.simulation.extent import WHOLE
 from tests.simulation.faults import KINDS, draw_faults
 from tests.simulation.mistakes import MISTAKES, MISTAKES_OF_OVERLAPS, MISTAKES_OF_SEVERAL, first_seed, made
 from tests.simulation.seeds import drawn_seeds
 from tests.simulation.shrink import shrunk
-from tests.simulation.world import WHOLE, History, simulate
+from tests.simulation.world import History, simulate
 
 SEEDS = int(os.environ.get("PILOTAGE_SIMULATION_SEEDS", "24"))
 # A process that dies drops its coroutines. Python warns of coroutines that had not begun.

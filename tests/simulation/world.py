@@ -26,7 +26,8 @@ from tests.simulation import checks, request_checks
 from tests.simulation.agents import Agents
 from tests.simulation.broken import Broken
 from tests.simulation.contention import Contention, short_lives_of_queues
-from tests.simulation.faults import Fault, FaultQueue, draw_faults
+from tests.simulation.extent import SHORT, WHOLE, Extent
+from tests.simulation.faults import KINDS_OF_OVERLAPS, Fault, FaultQueue, draw_faults
 from tests.simulation.looks import Looks, check_kept
 from tests.simulation.network import Network
 from tests.simulation.overlap_counts import OverlapCounts
@@ -51,25 +52,6 @@ SOME = 4
 """Of so many answers to pilots, the jobs that the pilot may keep are looked at for one."""
 RESTORED = 5.0
 """Seconds until the server starts on a restored store."""
-
-
-@dataclass(frozen=True, slots=True)
-class Extent:
-    """How long and how busy a history is."""
-
-    storm: float = 600.0
-    """Seconds in which faults happen."""
-    user_jobs: int = 200
-    """Jobs that people submit, at least. The requests have some seventy more."""
-    faults: tuple[int, int] = (36, 52)
-    """The least and the most of them."""
-    least_period: float = 8.0
-    """Seconds between two cycles of a duty, at least: each costs time of the run."""
-
-
-WHOLE = Extent()
-SHORT = Extent(storm=150.0, user_jobs=40, faults=(6, 14), least_period=12.0)
-"""Of histories with transactions that overlap: each trip to PostgreSQL takes a millisecond."""
 
 
 @dataclass(slots=True)
@@ -115,6 +97,8 @@ def simulate(
     rng = Random(f"{seed} faults")
     extent = SHORT if interleaved else WHOLE
     drawn = draw_faults(rng, rng.randint(*extent.faults) if faults is None else faults, extent.storm)
+    losses = rng.randint(*extent.losses_of_agents)
+    drawn += draw_faults(rng, losses, extent.storm, KINDS_OF_OVERLAPS, first=len(drawn))
     options = f"{'--interleaved' if interleaved else f'--store {store}'} --seed {seed}"
     history = History(seed, options, extent, drawn)
     with (
@@ -165,7 +149,7 @@ def _make_store(kind: str, folder: Path, loop: SimulationLoop, seed: int, interl
     if kind == "sqlite":
         (folder / "pilotage.db").write_bytes(_template())
         return SqliteStore(folder)
-    from tests.simulation.interleaving import RATES
+    from tests.simulation.pauses import RATES
     from tests.simulation.shared_server import SharedDatabase
 
     database = SharedDatabase(BEGIN)
@@ -213,17 +197,21 @@ class _World:
         self._network = Network(machines, loop, self._queue)
         self._network.on_answer = self._look_at_answer
         self._sites.network = self._network
-        self._people = People(
-            loop, self._hosts, streams.stream("people"), extent.storm, extent.user_jobs, budget=budget
-        )
+        self._people = People(loop, self._hosts, streams.stream("people"), extent, budget=budget)
         sites = ["North"] if budget else []
-        self._productions = Productions(self._people, streams.stream("productions"), sites)
+        rng = Random(f"{seed} small requests")
+        small = [rng.randrange(20, 50) for _ in range(rng.randint(*extent.small_requests))]
+        self._productions = Productions(
+            self._people, streams.stream("productions"), sites, extent.storm, small
+        )
         self._contention: Contention | None = None
         if interleaved:
             rng = Random(f"{seed} contention")
-            self._contention = Contention(loop, self._people, store, rng, extent.storm)
+            self._contention = Contention(loop, self._hosts, self._people, store, rng, extent.storm)
         self._agents = Agents(self._network, streams)
-        self._looks = Looks(loop, self._hosts, self._sites, self._payloads)
+        if interleaved:
+            self._agents.chance = store.chance
+        self._looks = Looks(loop, self._hosts, self._sites, self._payloads, extent.late)
         self._restores = Restores()
         self._backup: tuple[float, Path] | None = None
         """When the backup was made that is about to be restored, and where it is."""
@@ -350,6 +338,7 @@ class _World:
     def _calm(self) -> None:
         """Faults cease."""
         self._queue.cease()
+        self._store.calm()
         for host in self._hosts.all:
             host.cut_until = 0.0
         for pilot in self._sites.live_pilots():
