@@ -60,6 +60,8 @@ class ServerHost:
         """Seconds by which its clock is ahead. Servers of one database go by the clock of that."""
         self.turned_back = 0.0
         """Seconds by which its clock has jumped back, in all."""
+        self.has_jumped = False
+        """Whether its clock ever has."""
         self.jumped_at = -1000.0
         """When its clock last jumped, and when the server that runs began, on the loop's clock."""
         self.up_since = 0.0
@@ -83,7 +85,7 @@ class ServerHost:
     def jump(self, seconds: float) -> None:
         self.clock_offset += seconds
         self.turned_back += max(0.0, -seconds)
-        self.jumped_at = self._loop.time()
+        self.jumped_at, self.has_jumped = self._loop.time(), True
 
     def freeze(self, seconds: float) -> None:
         """The server stands still, and goes on as if nothing had been."""
