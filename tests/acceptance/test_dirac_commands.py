@@ -121,7 +121,7 @@ def test_several_descriptions_of_which_one_is_wrong(shell: Shell) -> None:
         (("dirac-wms-job-kill",), "Missing argument 'JobID...'"),
         (("dirac-wms-job-peek", "4711", "-o", "/x=y"), "No such option"),
         (("dirac-wms-job-get-output", "4711"), "there is no job 4711"),
-        (("dirac-wms-job-delete", "-g", ""), "-g is empty"),
+        (("dirac-wms-job-delete", "-g", ""), "--JobGroup is empty"),
         (("dirac-wms-job-submit", "-r", "repo.cfg", "my.jdl"), "No such option"),
     ],
 )

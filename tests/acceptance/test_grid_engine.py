@@ -100,7 +100,7 @@ def test_a_cell_is_described_by_its_queues(instance: Instance) -> None:
         (("--set", "max_waiting=3"), 2, "has no key 'max_waiting'", "use --max-waiting"),
         (("--set", "queue=a.q", "--partition", "all.q"), 2, "queue has two values", "give one of them"),
         (("--name", "a b"), 2, "'a b' would need quotes", "letters, digits"),
-        (("--name", ""), 2, "is empty", "letters, digits"),
+        (("--name", ""), 2, "is empty", "omit it"),
         (("--name", "-x"), 2, "would need quotes", "letters, digits"),
     ],
 )
