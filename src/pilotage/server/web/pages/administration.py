@@ -66,14 +66,14 @@ async def ban(visit: Visit) -> Response:
 @pages.get("/administration/lift")
 async def ask_to_lift(visit: Visit) -> Response:
     """The effect of lifting a ban."""
-    user, site = visit.query.get("user", ""), _banned_site(visit.query)
+    user, site = visit.query.get("user", ""), visit.query.get("site", "")
     if not any(
-        (row.user, row.site or None) == (user, site)
+        (row.user, row.site or ALL_SITES) == (user, site)
         for row in (await visit.ask(LIST_BANS, EndedQuery())).bans
     ):
         raise NotFound("there is no such ban")
-    effects = [f"Jobs of {user} start {f'at {site}' if site else 'at all sites'} again."]
-    fields = {"user": user, "site": site or ALL_SITES}
+    effects = [f"Jobs of {user} start {'at all sites' if site == ALL_SITES else f'at {site}'} again."]
+    fields = {"user": user, "site": site}
     form = ChangeForm("Lift the ban?", effects, "Lift", "administration/lift", "administration", fields)
     return await ask_first(visit, form)
 
