@@ -162,8 +162,9 @@ class Follower:
         apply(None)
 
     def _follow(self, pool: Any, tx: Any, found: changes.ChangeBatch) -> None:
-        self.peers.position = found.position
-        self.looks.put_nowait(len(found.changes))
+        self.peers.position, self.peers.rules = found.position, found.rules
+        if found.changes:
+            self.looks.put_nowait(len(found.changes))
 
     @asynccontextmanager
     async def at_work(self) -> AsyncIterator[None]:
