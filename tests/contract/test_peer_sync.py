@@ -81,19 +81,21 @@ def test_changes_of_rules_wait_for_no_transaction_of_another_database(
     """Bans, revoked tokens, states of sites and policies count at once; counts of jobs follow when they can."""
     a, b, queue = pools
     token = a.writer.call(
-        lambda tx: tokens.create_token(a.pool.ids, tx, "bob", "physics", expires=1e12, by="bob", now=2.0)
+        lambda tx: tokens.create_token(a.pool.ids, tx, "alice", "physics", expires=1e12, by="alice", now=2.0)
     )
     with psycopg.connect(server().url("postgres")) as foreign:
         foreign.execute("SELECT pg_current_xact_id()")
         a.make(queue, 7)
         a.writer.call(
-            lambda tx: bans.ban(a.pool, tx, "bob", "here", by="ada", reason="", now=5.0, until=None)
+            lambda tx: bans.ban(a.pool, tx, "alice", "here", by="ada", reason="", now=5.0, until=None)
         )
         b.follow()
-        assert b.pool.offers.cache.banned_at("here") == frozenset({"bob"})
-        a.writer.call(lambda tx: tokens.revoke_token(a.pool, tx, token, owner="bob", by="bob", now=time()))
+        assert b.pool.offers.cache.banned_at("here") == frozenset({"alice"})
+        a.writer.call(
+            lambda tx: tokens.revoke_token(a.pool, tx, token, owner="alice", by="alice", now=time())
+        )
         b.follow()
-        assert b.pool.server.token_state.is_revoked(token, "bob", 3.0)
+        assert b.pool.server.token_state.is_revoked(token, "alice", 3.0)
         text = POLICY + "[users.carol]\ngroups = ['physics']\n"
         a.writer.call(
             lambda tx: apply.apply_policy(
@@ -137,7 +139,7 @@ def test_old_memory_ends_no_ban_and_opens_no_site(pools: tuple[One, One, QueueId
 
     def set_both(one: One, until: float | None) -> None:
         def request(tx: Transaction) -> None:
-            bans.ban(one.pool, tx, "bob", "here", by="ada", reason="", now=5.0, until=until)
+            bans.ban(one.pool, tx, "alice", "here", by="ada", reason="", now=5.0, until=until)
             site_states.set_site_state(
                 one.pool, tx, "here", SiteState.DOWN, by="ada", reason="", now=5.0, until=until
             )
@@ -150,22 +152,22 @@ def test_old_memory_ends_no_ban_and_opens_no_site(pools: tuple[One, One, QueueId
     assert b.writer.call(lambda tx: bans.expire_bans(b.pool, tx, 10.0)) == 0
     assert b.writer.call(lambda tx: site_states.end_states(b.pool, tx, 10.0)) == 0
     for one in (a, b):
-        assert one.pool.offers.cache.banned_at("here") == frozenset({"bob"})
+        assert one.pool.offers.cache.banned_at("here") == frozenset({"alice"})
         assert one.pool.offers.site_states["here"].until is None
     # A person lifts it at b, right after it was set at a.
-    b.writer.call(lambda tx: bans.lift(b.pool, tx, "bob", "here", by="ada", reason="", now=11.0))
-    with pytest.raises(NotFound, match="bob is not banned"):
-        a.writer.call(lambda tx: bans.lift(a.pool, tx, "bob", "here", by="ada", reason="", now=12.0))
+    b.writer.call(lambda tx: bans.lift(b.pool, tx, "alice", "here", by="ada", reason="", now=11.0))
+    with pytest.raises(NotFound, match="alice is not banned"):
+        a.writer.call(lambda tx: bans.lift(a.pool, tx, "alice", "here", by="ada", reason="", now=12.0))
 
 
 def test_a_ban_counts_at_every_server(pools: tuple[One, One, QueueId]) -> None:
     a, b, _ = pools
-    a.writer.call(lambda tx: bans.ban(a.pool, tx, "bob", "here", by="ada", reason="", now=5.0, until=None))
+    a.writer.call(lambda tx: bans.ban(a.pool, tx, "alice", "here", by="ada", reason="", now=5.0, until=None))
     assert b.pool.offers.cache.banned_at("here") == frozenset()
     b.follow()
-    assert b.pool.offers.cache.banned_at("here") == frozenset({"bob"})
+    assert b.pool.offers.cache.banned_at("here") == frozenset({"alice"})
     assert b.pool.offers.cache.banned_at("there") == frozenset()
-    b.writer.call(lambda tx: bans.lift(b.pool, tx, "bob", "here", by="ada", reason="", now=6.0))
+    b.writer.call(lambda tx: bans.lift(b.pool, tx, "alice", "here", by="ada", reason="", now=6.0))
     a.follow()
     assert a.pool.offers.cache.banned_at("here") == frozenset()
 
