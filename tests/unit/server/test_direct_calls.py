@@ -105,7 +105,17 @@ def test_plain_queries_are_read_here(query: bytes) -> None:
     "query",
     [
         *(b"wait=1&wait=2", b"other=1", b"wait=nan", b"wait=601", b"submission=0"),
-        *(b"owner=%00", b"wait", b"&", b"owner=", b"\xff=1", b"limit=1.0", b"limit=007"),
+        *(
+            b"owner=%00",
+            b"wait",
+            b"&",
+            b"owner=",
+            b"after=",
+            b"after=+",
+            b"\xff=1",
+            b"limit=1.0",
+            b"limit=007",
+        ),
     ],
 )
 def test_doubtful_queries_are_left_to_fastapi(query: bytes) -> None:

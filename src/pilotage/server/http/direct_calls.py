@@ -70,7 +70,7 @@ def read_query(kind: type[Any], query: bytes) -> Any | None:
 def _is_plain(text: str, value: object) -> bool:
     """Whether the text of a query stands for this value and no other."""
     if isinstance(value, str):
-        return value == text and "\0" not in text
+        return value == text and bool(text.strip()) and "\0" not in text
     if isinstance(value, float):
         return _NUMBER.fullmatch(text) is not None
     return str(value) == text and text.isdigit()
