@@ -95,6 +95,14 @@ class Telemetry:
     traces: Traces = field(default_factory=Traces)
 
 
+@dataclass(slots=True)
+class ConnectionCounts:
+    """Connections that a full server has not kept."""
+
+    evicted: int = 0
+    refused: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class WorkIntake:
     """The ways by which jobs and requests come in."""
@@ -109,6 +117,7 @@ class WorkIntake:
     storage: StorageClients
     """S3 places of the policy, whose files jobs of requests read and write."""
     telemetry: Telemetry | None = None
+    connections: ConnectionCounts = field(default_factory=ConnectionCounts)
     """Follows submissions and their jobs by spans; None: this server makes none."""
 
 
@@ -126,14 +135,6 @@ class DutyState:
     """The changes of jobs and requests, for clients that wait for one."""
     retention_ran_at: float | None = None
     """When the retention duty last finished a cycle; None: not yet."""
-
-
-@dataclass(slots=True)
-class ConnectionCounts:
-    """Connections that a full server has not kept."""
-
-    evicted: int = 0
-    refused: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +156,6 @@ class Context:
     duties: DutyState
     wake: Wake = field(default_factory=Wake)
     stop: Stop = field(default_factory=Stop)
-    connections: ConnectionCounts = field(default_factory=ConnectionCounts)
 
     def __post_init__(self) -> None:
         self.stop.told.append(self.duties.feed.wake)

@@ -499,7 +499,7 @@ def _shown(pool: Pool) -> tuple[str, list[tuple[str, str, str]]]:
     context.work.telemetry = None
     context.work.work_queue_depth = SimpleNamespace(read=lambda: depth)
     context.writer = pool.bench.writer
-    context.connections = SimpleNamespace(evicted=0, refused=0)
+    context.work.connections = SimpleNamespace(evicted=0, refused=0)
     metrics = bytes(administration.metrics(context).body).decode()
     administrator = Caller("alice", "physics", frozenset({"ADMINISTRATOR"}), 0.0)
     listed = list_duties(context, administrator)

@@ -88,7 +88,7 @@ class HttpFront:
 
     def _http_server(self, context: Context, application: Any, *, pilot_calls: bool = True) -> _Uvicorn:
         tls = self.tls.context if self.tls else None
-        admission = Admission(self._capacity, context.connections)
+        admission = Admission(self._capacity, context.work.connections)
         config = uvicorn.Config(
             application,
             http=http_protocol_factory(context, admission, ConnectionLimits(), tls, pilot_calls=pilot_calls),

@@ -101,8 +101,8 @@ def metrics(context: TheContext) -> Response:
         "pilotage_transactions_commit_seconds_total": round(writer.times.commit, 6),
     }
     counters |= {
-        "pilotage_connections_evicted_total": context.connections.evicted,
-        "pilotage_connections_refused_total": context.connections.refused,
+        "pilotage_connections_evicted_total": context.work.connections.evicted,
+        "pilotage_connections_refused_total": context.work.connections.refused,
     }
     counters.update(pool.peers.metrics())
     if context.work.telemetry is not None:
