@@ -120,7 +120,7 @@ def times(bench: Bench) -> list[tuple[int, int]]:
 def test_jobs_match_pilots_with_enough_time_for_their_events(
     bench: Bench, per_event: float, more: dict[str, Any], expected: tuple[int, int]
 ) -> None:
-    """10 events of the given time. No CE gives more than the estimate is bounded by; the request's own numbers stand."""
+    """10 events of the given time. An estimate is bounded by what CEs give. The request's own numbers stand."""
     of_requests = RequestBench(bench)
     of_requests.agent()
     request = of_requests.request(splitting={"time_per_event": per_event}, **more)
