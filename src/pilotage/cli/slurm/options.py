@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
+from pilotage.cli.parser import OMIT
 from pilotage.core.errors import InvalidInput
 
 
@@ -186,7 +187,7 @@ class OptionTable:
 
     def _need_value(self, shown: str, value: str, place: str) -> None:
         if self.selects and not value.strip(", "):
-            raise InvalidInput(f"{place}{shown} is empty", hint="omit it, or give it a value")
+            raise InvalidInput(f"{place}{shown} is empty", hint=OMIT)
 
     def _read_short(self, read: ReadOptions, letters: str, left: list[str], place: str) -> None:
         while letters:

@@ -164,6 +164,7 @@ def expire(pool: Pool, tx: Transaction, now: float, gone: Sequence[PilotId] | No
     asked = over(pool.peers, tx, now) if gone is None else gone
     locked = [pilots.lock_expired(tx.connection, pilot, now, pool.peers.server) for pilot in asked]
     rows = [row for row in locked if row is not None]
+    # Messages at other servers lock jobs in the order of ids, so all are locked before the first pilot ends.
     jobs.of_pilots(tx.connection, [row.id for row in rows])
     for row in rows:
         end_silent_pilot(pool, tx, row, PilotEnd.LEASE_OVER, LEASE_OVER, now)

@@ -84,11 +84,11 @@ def _select_hot(connection: Connection, ids: Sequence[int], for_update: bool) ->
 @hint("the ids of their jobs; each job is locked and looked at again")
 def of_pilots(connection: Connection, pilots: Sequence[PilotId], *, for_update: bool = True) -> list[JobRow]:
     """The jobs offered to or held by pilots, by id. A transaction that takes jobs of several pilots locks all first."""
-    condition, value = in_list(connection, "id", pilots)
-    lists = connection.execute(f"SELECT jobs FROM pilots WHERE {condition}", (value,))
+    asked, (condition, value) = set(pilots), in_list(connection, "id", pilots)
+    lists = connection.execute(f"SELECT jobs FROM pilots WHERE {condition}", (value,)) if asked else ()
     offered = sorted({job for row in lists for job in json.loads(row[0])})
     rows = by_ids(connection, offered, for_update=for_update) if offered else {}
-    return [rows[job] for job in sorted(rows) if rows[job].pilot in pilots]
+    return [rows[job] for job in sorted(rows) if rows[job].pilot in asked]
 
 
 @hint("the pilot is told to leave, and leaves after its job")
