@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from pilotage import wire
 from pilotage.cli.option_groups import OptionGroup
-from pilotage.cli.parser import CommandArgument, CommandOption
+from pilotage.cli.parser import OMIT, CommandArgument, CommandOption
 from pilotage.cli.time_format import format_instant, parse_instant
 from pilotage.client.selections import parse_ids, single_ids
 from pilotage.core.errors import InvalidInput, NotFound
@@ -71,20 +71,13 @@ def build_selection(
     since: str | None = None,
     before: str | None = None,
 ) -> Selection:
-    """The selection that the options describe. Raises InvalidInput for an empty value.
-
-    An empty value, such as an unset shell variable, would otherwise select every job.
-    """
-    words = {"--owner": owner, "--group": group, "--job-group": job_group, "--site": site, "--name": name}
-    for option, word in {**words, "--since": since, "--before": before}.items():
-        if word is not None and not word.strip():
-            raise InvalidInput(f"{option} is empty", hint="omit the option, or give it a value")
+    """The selection that the options describe; the parser refuses empty values. Raises InvalidInput for wrong ones."""
     wanted = parse_ids(ids) if ids else None
     states = [parse_state(name) for word in state for name in word.split(",") if name] if state else None
     if wanted == []:
         raise InvalidInput("no job id is given", hint="write ids as 12, 12-40 or 12,15")
-    if states == [] or not all(word.strip() for word in state or ()):
-        raise InvalidInput("--state is empty", hint="omit the option, or give it a value")
+    if states == []:
+        raise InvalidInput("--state is empty", hint=OMIT)
     return wire.jobs.Selection(
         ids=wanted,
         submission=submission,

@@ -93,7 +93,8 @@ def test_an_empty_variable_of_squeue_is_none() -> None:
 
 
 @pytest.mark.parametrize(
-    "line", [("ban", "bob", "--site", ""), ("unban", "bob", "--site", " "), ("kill", "")]
+    "line",
+    [("ban", "bob", "--site", ""), ("unban", "bob", "--site", " "), ("kill", ""), ("kill", "--state", ",")],
 )
 def test_a_verb_with_an_empty_value_does_nothing(
     line: tuple[str, ...], cli: Cli, state: State, capsys: pytest.CaptureFixture[str]
