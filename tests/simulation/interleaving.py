@@ -249,7 +249,8 @@ class OpenGroup:
     def _end(self) -> None:
         self._thread.join()
         self._interleaving.ended(self)
-        self._on_end()
+        # In its own context: another server that stops may have let it end, and its callbacks die with that server.
+        self._context.copy().run(self._on_end)
         if self._error is not None and not self._killed:
             raise self._error
 
