@@ -90,7 +90,7 @@ An uploaded input file may differ from job to job: put a placeholder into its `p
 | field | characters of a text | entries |
 |---|---|---|
 {_LIMITS}
-The texts of one job have at most {MAX_TOTAL_CHARS:,} characters in total, and a parameter value at most {MAX_VALUE_CHARS:,}. The limits apply to each job after its placeholders are replaced.
+The texts of one job have at most {MAX_TOTAL_CHARS:,} characters in total, and a parameter value at most {MAX_VALUE_CHARS:,}. The limit of `job_name` counts bytes. The limits apply to each job after its placeholders are replaced.
 
 ## Refused attributes
 

@@ -19,6 +19,15 @@ class MailEvent(StrEnum):
     """One of its jobs has failed, the first one."""
 
 
+def mail_addresses(text: str) -> list[str]:
+    """The addresses of a text with commas between them.
+
+    >>> mail_addresses("a@b.example, c@d.example")
+    ['a@b.example', 'c@d.example']
+    """
+    return [address for part in text.split(",") if (address := part.strip())]
+
+
 def is_mail_address(text: str) -> bool:
     """Whether a text is a plain address, in ASCII and without a name."""
     return len(text) <= MAX_ADDRESS and _ADDRESS.match(text) is not None

@@ -10,7 +10,18 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Dict, List, Optional
 
 from pilotage.wire.call import JOBS, PERSON, ApiCall, NoRequest
-from pilotage.wire.limits import NOT_NULL, Bounds, Cursor, GivenName, Id, Instant, Int32, Message, Offset
+from pilotage.wire.limits import (
+    NOT_NULL,
+    Bounds,
+    Cursor,
+    GivenName,
+    Id,
+    Instant,
+    Int32,
+    JobName,
+    Message,
+    Offset,
+)
 from pilotage.wire.queries import PageSize
 
 MAX_IDS = 100_000
@@ -39,7 +50,7 @@ class Selection:
     group: Annotated[Optional[GivenName], NOT_NULL] = None
     job_group: Annotated[Optional[GivenName], NOT_NULL] = None
     site: Annotated[Optional[GivenName], NOT_NULL] = None
-    name: Annotated[Optional[GivenName], NOT_NULL] = None
+    name: Annotated[Optional[JobName], NOT_NULL] = None
     ended_since: Annotated[Optional[Instant], NOT_NULL] = None
     ended_before: Annotated[Optional[Instant], NOT_NULL] = None
     outputs_incomplete: Annotated[Optional[bool], NOT_NULL] = None

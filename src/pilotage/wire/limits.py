@@ -106,6 +106,8 @@ Name = Annotated[str, Bounds(longest=255)]
 """The name of a user, group, site or node, or an idempotency key. May be empty."""
 GivenName = Annotated[str, Bounds(shortest=1, longest=255)]
 """A name in a condition. An empty name is refused, since it would match every name."""
+JobName = Annotated[str, Bounds(shortest=1, longest=1024)]
+"""The name of jobs in a condition."""
 Digest = Annotated[str, Bounds(longest=64)]
 """SHA-256 in hexadecimal."""
 FileName = Annotated[str, Bounds(longest=1000)]

@@ -53,7 +53,7 @@ def test_every_field_of_text_is_tried_here() -> None:
 
 @pytest.mark.parametrize("name", [one.name for one in TEXTS])
 def test_a_text_that_is_too_long_is_refused_with_field_and_limit(name: str) -> None:
-    field, (longest, _) = BY_NAME[name], length_of(name)
+    field, longest = BY_NAME[name], length_of(name).max_chars
     make = LISTS.get(field.kind, lambda texts: texts[0])
     first = "/" if name == "folder" else "x"
     more = {"folder": "/home"} if name in FILE_FIELDS else {}
@@ -72,8 +72,8 @@ def test_a_list_with_too_many_entries_is_refused_with_field_and_limit(name: str)
 
 
 def test_the_limits_hold_in_jdl_too() -> None:
-    with pytest.raises(InvalidInput, match=r"JobName.* the limit is 255"):
-        description_from_text(f'Executable = "true"; JobName = "{"n" * 300}";', "jdl")
+    with pytest.raises(InvalidInput, match=r"JobName.* the limit is 1,024"):
+        description_from_text(f'Executable = "true"; JobName = "{"n" * 1025}";', "jdl")
 
 
 def test_all_texts_of_a_job_together_are_bounded() -> None:
@@ -84,7 +84,8 @@ def test_all_texts_of_a_job_together_are_bounded() -> None:
 @pytest.mark.parametrize(
     ("field", "text", "value", "named"),
     [
-        ("job_name", "%s", "v" * 256, "job_name.* the limit is 255"),
+        ("job_name", "%s", "v" * 1025, "job_name.* 1,025 bytes; the limit is 1,024"),
+        ("job_name", "ä%s", "ä" * 512, "job_name.* 1,026 bytes; the limit is 1,024"),
         ("executable", "%s", "v" * 5000, "executable.* the limit is 4,096"),
         ("arguments", ["%s" * 1000], "v" * 60_000, "arguments.* the limit is 131,071"),
         ("arguments", ["%s"] * 100, "v" * 60_000, f"texts of one job .* the limit is {MAX_TOTAL_CHARS:,}"),
@@ -97,6 +98,13 @@ def test_the_limits_hold_with_the_parameters_filled_in(field: str, text: Any, va
     with pytest.raises(InvalidInput, match=named):
         read(field, text, parameters=["short", value])
     assert read(field, text, parameters=["short", "value"])
+
+
+def test_a_name_is_as_long_as_in_slurm_and_fits_into_an_index() -> None:
+    assert read("job_name", "%s", parameters=["ä" * 512]).job_name == "%s"
+    assert read("job_name", "n" * 1024).job_name == "n" * 1024
+    with pytest.raises(InvalidInput, match=r"1,026 bytes; the limit is 1,024"):
+        read("job_name", "ä" * 513)
 
 
 def test_the_client_tells_of_a_long_value_before_it_sends_it() -> None:

@@ -27,12 +27,12 @@ def parse_minutes(text: str, option: str) -> int:
     >>> [parse_minutes(text, "--time") for text in ("5", "5:30", "1:00:00", "1-12", "UNLIMITED")]
     [300, 360, 3600, 129600, 0]
     """
-    stripped = text.strip()
-    if stripped.lower() in UNLIMITED:
+    if text.lower() in UNLIMITED:
         return 0
-    if stripped.isascii() and stripped.isdigit() and len(stripped) <= 9:
-        return int(stripped) * 60
-    seconds = clock_seconds(stripped)
+    if text.isascii() and text.isdigit() and len(text) <= 9:
+        return int(text) * 60
+    # As in Slurm, `1-` is one day, and no blank begins a time.
+    seconds = clock_seconds(f"{text}0" if text.endswith("-") else text) if text == text.strip() else None
     if not seconds:
         raise InvalidInput(
             f"{option} {text}: it is no time", hint="minutes, MM:SS, HH:MM:SS, D-HH, D-HH:MM or D-HH:MM:SS"
@@ -53,9 +53,11 @@ def parse_megabytes(text: str, option: str) -> int:
 
 
 def parse_count(text: str, option: str, least: int = 1) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) <= 9 and int(text) >= least):
+    """A number as C reads it: blanks and a sign may be before it."""
+    digits = text.lstrip().removeprefix("+")
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= 9 and int(digits) >= least):
         raise InvalidInput(f"{option} {text}: it must be a number from {least} on")
-    return int(text)
+    return int(digits)
 
 
 def parse_moment(text: str, option: str, now: float) -> float:

@@ -24,7 +24,7 @@ from pilotage.core.jobs.arrays import Array, parse_array
 
 COMMAND_VARIABLE: Final = "PILOTAGE_SLURM_COMMAND"
 """The path of the batch script at submission, and its arguments."""
-_OPEN_MODES: Final = {"a": "append", "append": "append", "t": "truncate", "truncate": "truncate"}
+_OPEN_MODES: Final = ("append", "truncate")
 _IN_JOB: Final = {
     "cpus-per-task": "SLURM_CPUS_PER_TASK",
     "mem-per-cpu": "SLURM_MEM_PER_CPU",
@@ -76,7 +76,8 @@ def make_batch_job(
         warning=signal,
     )
     fields |= _files(values, array=array is not None)
-    name = (values.get("job-name") or script.name).replace("%", "_")
+    # Names here are lines of text, and `%` begins a placeholder.
+    name = re.sub(r"[\r\n]", " ", values.get("job-name") or script.name).replace("%", "_")
     if "dependency" in values:
         fields |= parse_dependency(values["dependency"], parent, lambda: namesakes(name))
     fields |= chosen.fields()
@@ -103,10 +104,23 @@ _OF_TASK: Final = ("ARRAY_TASK_ID", "ARRAY_POSITION", "ARRAY_INDEX")
 
 
 _MAIL: Final = {"END": ["end"], "FAIL": ["fail"], "ALL": ["end", "fail"]}
+_UNSENT: Final = (
+    "BEGIN", "REQUEUE", "INVALID_DEPEND", "STAGE_OUT", "TIME_LIMIT", "TIME_LIMIT_50", "TIME_LIMIT_80", "TIME_LIMIT_90",
+    "ARRAY_TASKS", "NONE",
+)  # fmt: skip
+"""Words of `--mail-type` in Slurm for which no mail is sent here."""
 
 
 def _mail_words(values: Mapping[str, str]) -> list[str]:
-    return [word for part in values.get("mail-type", "").split(",") if (word := part.strip().upper())]
+    if "mail-type" not in values:
+        return []
+    words = [word for part in values["mail-type"].split(",") if (word := part.strip().upper())]
+    known = [word for word in words if word in _MAIL or word in _UNSENT]
+    if not known:
+        raise InvalidInput(
+            f"--mail-type {values['mail-type']}: it names no event", hint=", ".join((*_MAIL, *_UNSENT))
+        )
+    return words
 
 
 def _mail(values: Mapping[str, str]) -> dict[str, Any]:
@@ -124,9 +138,11 @@ def _unsent(values: Mapping[str, str]) -> list[str]:
 def _array(values: Mapping[str, str]) -> Array | None:
     if "array" not in values:
         return None
-    # Slurm takes brackets, a comma at the end, and a number that is named twice.
-    ranges, percent, at_once = re.sub(r"[\[\]]", "", values["array"]).partition("%")
-    text = f"{ranges.rstrip(' ,')}{percent}{at_once}"
+    # Slurm takes brackets, a comma at an end, a number that is named twice, and a limit of 0 or of nothing.
+    if " " in values["array"]:
+        raise InvalidInput(f"--array {values['array']}: it has a blank", hint="1,2 or 1-2")
+    ranges, _, at_once = re.sub(r"[\[\]]", "", values["array"]).partition("%")
+    text = ranges.strip(",") + (f"%{at_once}" if at_once.strip("0") else "")
     array = parse_array(text, wire.submissions.MAX_JOBS_PER_SUBMISSION, repeats=True)
     return Array(sorted(set(array.values)), array.parallel)
 
@@ -168,14 +184,15 @@ def _sizes(values: Mapping[str, str], fields: Mapping[str, Any]) -> dict[str, st
 
 
 def _files(values: Mapping[str, str], *, array: bool) -> dict[str, str]:
-    mode = values.get("open-mode", "truncate").lower()
-    if mode not in _OPEN_MODES:
-        raise InvalidInput(f"--open-mode {mode}: it is append or truncate")
+    given = values.get("open-mode", "truncate").lower()
+    mode = next((mode for mode in _OPEN_MODES if given and mode.startswith(given)), "")
+    if not mode:
+        raise InvalidInput(f"--open-mode {given}: it is append or truncate")
     output = values.get("output") or (DEFAULT_ARRAY_NAME if array else DEFAULT_NAME)
     files = {
         **_folder(values.get("chdir", "")),
         "stdout_file": output_name(output, "--output"),
-        "open_mode": _OPEN_MODES[mode],
+        "open_mode": mode,
     }
     if "error" in values:
         files["stderr_file"] = output_name(values["error"], "--error")

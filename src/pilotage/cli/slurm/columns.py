@@ -81,7 +81,7 @@ def parse_letters(text: str, columns: Sequence[TableColumn[Row]], option: str) -
 def parse_names(text: str, columns: Sequence[TableColumn[Row]], option: str) -> list[FormatPiece[Row]]:
     """The pieces of `JobID:10,State`, as -O has them. Raises InvalidInput for a name that no column has."""
     pieces: list[FormatPiece[Row]] = []
-    for part in text.split(","):
+    for part in filter(str.strip, text.split(",")):
         name, colon, size = part.strip().partition(":")
         match = re.fullmatch(r"(\.?)(\d*)(.*)", size)
         assert match is not None

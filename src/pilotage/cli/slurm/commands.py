@@ -8,6 +8,7 @@ SLURM_COMMANDS = {
     name: LazyCommand(f"pilotage.cli.slurm.{name}", name, text)
     for name, text in (
         ("sbatch", "Submit a batch script"),
+        ("salloc", "Refused: a pool gives no node without a job"),
         ("squeue", "List jobs that have not ended"),
         ("sacct", "List jobs, also ended ones, with their use of resources"),
         ("scancel", "Cancel jobs, or signal them"),

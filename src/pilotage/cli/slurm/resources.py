@@ -11,7 +11,11 @@ from pilotage.cli.slurm.host_lists import host_names
 from pilotage.core.errors import InvalidInput
 
 _FEATURE: Final = re.compile(r"[A-Za-z0-9_.:+-]+\Z")
-_SIGNAL: Final = re.compile(r"(?:(B):)?(?:SIG)?([A-Z]+[0-9]*|\d{1,2})(?:@(\d{1,5}))?\Z", re.IGNORECASE)
+_SIGNAL: Final = re.compile(
+    r"(?:(B|R|BR|RB):)?(?:SIG)?([A-Z]+[0-9]*|\d{1,2})(?:@(\d{0,5}))?\Z", re.IGNORECASE
+)
+MOST_BEFORE: Final = 65_535
+"""Seconds of --signal."""
 _SIGNAL_NAMES: Final = {
     1: "HUP", 2: "INT", 3: "QUIT", 6: "ABRT", 9: "KILL", 10: "USR1", 12: "USR2", 14: "ALRM", 15: "TERM", 18: "CONT",
 }  # fmt: skip
@@ -71,12 +75,18 @@ def parse_signal(text: str) -> tuple[str, int]:
         name = _SIGNAL_NAMES[int(name)]
     elif name not in _SIGNAL_NAMES.values():
         raise InvalidInput(f"--signal {text}: signal {name} is not known")
-    return f"{'B:' if match[1] else ''}{name}", int(match[3] or WARNED_BEFORE)
+    before = int(match[3] or WARNED_BEFORE)
+    if before > MOST_BEFORE:
+        raise InvalidInput(f"--signal {text}: the most is {MOST_BEFORE:,} seconds")
+    # `R` is about reservations, which pools do not have.
+    return f"{'B:' if 'B' in (match[1] or '').upper() else ''}{name}", before
 
 
 def _tasks(values: Mapping[str, str]) -> int:
     if "nodes" in values:
-        least = values["nodes"].partition("-")[0]
+        least, dash, most = values["nodes"].partition("-")
+        if dash:
+            parse_count(most, "--nodes")
         if parse_count(least, "--nodes") > 1:
             raise InvalidInput(
                 f"--nodes {values['nodes']}: a job here runs on one node", hint="--nodes=1 with more --ntasks"

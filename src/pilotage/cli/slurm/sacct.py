@@ -101,15 +101,25 @@ _LEFT: Final = ("jobid", "jobidraw")
 def _pieces(values: Mapping[str, str]) -> list[FormatPiece[SlurmJobRow]]:
     default = BRIEF_FIELDS if "brief" in values else LONG_FIELDS if "long" in values else DEFAULT_FIELDS
     pieces = []
-    for part in (values.get("format") or default).split(","):
-        match = re.fullmatch(r"\s*([A-Za-z_]+)(?:%(-?)(\d+))?\s*", part)
+    for part in _fields(values.get("format") or default):
+        # As in Slurm, a width that is no number counts as none.
+        match = re.fullmatch(r"([A-Za-z_]+)(?:%(-?)(\d*).*)?", part)
         if match is None:
-            raise InvalidInput(f"--format: {part or 'nothing'} is not a field")
+            raise InvalidInput(f"--format: {part} is not a field")
         column: TableColumn[SlurmJobRow] = find_column(match[1], COLUMNS, "--format")
         width = int(match[3]) if match[3] else column.width
         left = match[2] if match[3] else column.name in _LEFT
         pieces.append(FormatPiece(column, width, right=not left, after=" ", cut="+"))
     return pieces
+
+
+def _fields(text: str) -> list[str]:
+    """The fields of `--format`, as Slurm reads them: commas may follow each other, and `all` names each field."""
+    named = [field for part in text.split(",") if (field := part.strip())]
+    return [name for field in named for name in (_ALL if field.lower() == "all" else (field,))]
+
+
+_ALL: Final = tuple(column.name for column in COLUMNS)
 
 
 def _print(

@@ -82,14 +82,29 @@ def _start(row: SlurmJobRow) -> str:
     return format_moment(row.job.summary.started, "None" if row.job.state is CANCELLED else "Unknown")
 
 
+def _reserved(row: SlurmJobRow) -> str:
+    """The time between submission and start."""
+    summary = row.job.summary
+    return _of_job(
+        row, "" if summary.started is None else format_long_clock(summary.started - summary.submitted)
+    )
+
+
 def _raw_number(row: SlurmJobRow) -> str:
     return f"{row.job.summary.id}{f'.{row.step}' if row.step else ''}"
 
 
 _EMPTY: Final = (
-    "AdminComment", "AssocID", "AveDiskRead", "AveDiskWrite", "AveVMSize", "BlockID", "ConsumedEnergy",
-    "ConsumedEnergyRaw", "Container", "DBIndex", "Flags", "MaxDiskRead", "MaxDiskWrite", "MaxVMSize", "McsLabel",
-    "MinCPU", "Reservation", "ReservationId", "SubmitLine", "SystemComment", "SystemCPU", "UserCPU", "WCKey",
+    "AdminComment", "AssocID", "AveCPUFreq", "AveDiskRead", "AveDiskWrite", "AvePages", "AveVMSize", "BlockID",
+    "ConsumedEnergy", "ConsumedEnergyRaw", "Container", "DBIndex", "Flags", "Layout", "MaxDiskRead", "MaxDiskReadNode",
+    "MaxDiskReadTask", "MaxDiskWrite", "MaxDiskWriteNode", "MaxDiskWriteTask", "MaxPages", "MaxPagesNode",
+    "MaxPagesTask", "MaxRSSNode", "MaxRSSTask", "MaxVMSize", "MaxVMSizeNode", "MaxVMSizeTask", "McsLabel", "MinCPU",
+    "MinCPUNode", "MinCPUTask", "QOSRAW", "ReqCPUFreq", "ReqCPUFreqGov", "ReqCPUFreqMax", "ReqCPUFreqMin",
+    "Reservation", "ReservationId", "ResvCPU", "ResvCPURAW", "SubmitLine", "SystemComment", "SystemCPU",
+    "TRESUsageInAve", "TRESUsageInMax", "TRESUsageInMaxNode", "TRESUsageInMaxTask", "TRESUsageInMin",
+    "TRESUsageInMinNode", "TRESUsageInMinTask", "TRESUsageInTot", "TRESUsageOutAve", "TRESUsageOutMax",
+    "TRESUsageOutMaxNode", "TRESUsageOutMaxTask", "TRESUsageOutMin", "TRESUsageOutMinNode", "TRESUsageOutMinTask",
+    "TRESUsageOutTot", "UserCPU", "WCKey", "WCKeyID",
 )  # fmt: skip
 """Columns of which nothing is known here: they are empty."""
 COLUMNS: Final[tuple[TableColumn[SlurmJobRow], ...]] = (
@@ -105,6 +120,7 @@ COLUMNS: Final[tuple[TableColumn[SlurmJobRow], ...]] = (
     TableColumn("alloccpus", "AllocCPUS", lambda row: str(_cores(row)), width=10),
     TableColumn("ncpus", "NCPUS", lambda row: str(_cores(row)), width=10),
     TableColumn("reqcpus", "ReqCPUS", lambda row: str(row.job.cpus), width=8),
+    TableColumn("reqnodes", "ReqNodes", lambda row: "1", width=8),
     TableColumn("nnodes", "NNodes", lambda row: "1", width=8),
     TableColumn("allocnodes", "AllocNodes", lambda row: "0" if row.job.state is PENDING else "1", width=10),
     TableColumn("ntasks", "NTasks", lambda row: "1" if row.step else "", width=8),
@@ -116,6 +132,7 @@ COLUMNS: Final[tuple[TableColumn[SlurmJobRow], ...]] = (
     TableColumn("eligible", "Eligible", lambda row: format_moment(row.job.summary.submitted, ""), width=19),
     TableColumn("start", "Start", _start, width=19),
     TableColumn("end", "End", lambda row: format_moment(row.job.summary.ended, "Unknown"), width=19),
+    TableColumn("reserved", "Reserved", _reserved, width=10),
     TableColumn("elapsed", "Elapsed", lambda row: format_long_clock(_elapsed(row)), width=10),
     TableColumn("elapsedraw", "ElapsedRaw", lambda row: str(int(_elapsed(row))), width=10),
     TableColumn("cputime", "CPUTime", lambda row: format_long_clock(int(_elapsed(row)) * _cores(row)), width=10),

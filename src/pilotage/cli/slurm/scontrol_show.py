@@ -115,7 +115,7 @@ def node_text(client: Client, names: list[str]) -> list[str]:
     chosen = [host for host in hosts if not names or host.name in names]
     if names and not chosen:
         raise NotFound(f"no pilot runs on {', '.join(names)}")
-    return [_one_node(host) for host in chosen]
+    return [_one_node(host) for host in chosen] or ["No nodes in the system: no pilot runs"]
 
 
 def _one_node(host: PilotHost) -> str:

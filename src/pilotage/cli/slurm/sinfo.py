@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Final
 from pilotage.cli.session import session_of_environment
 from pilotage.cli.slurm.amounts import format_clock
 from pilotage.cli.slurm.columns import TableColumn, fixed_columns, parse_letters, parse_names, print_table
+from pilotage.cli.slurm.job_view import CLUSTER
 from pilotage.cli.slurm.nodes import PilotHost, hosts_of
 from pilotage.cli.slurm.options import ReadOptions
 from pilotage.cli.slurm.query_options import SINFO_OPTIONS
 from pilotage.cli.slurm.selection import words_of
-from pilotage.cli.slurm.usage import note, show_usage
+from pilotage.cli.slurm.usage import SPOKEN, note, show_usage
 from pilotage.core.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -60,7 +61,34 @@ def _nodes(row: NodeRow) -> str:
     return f"{len(row.hosts) - idle}/{idle}/0/{len(row.hosts)}"
 
 
+def _names(row: NodeRow) -> str:
+    return ",".join(host.name for host in row.hosts)
+
+
+def _most_cores(row: NodeRow) -> str:
+    return str(max((host.processors for host in row.hosts), default=0))
+
+
 _SAME: Final = (
+    ("features_act", "ACTIVE_FEATURES", "(null)", "b"),
+    ("maxcpuspernode", "MAX_CPUS_PER_NODE", "UNLIMITED", "B"),
+    ("freemem", "FREE_MEM", "N/A", "e"),
+    ("priorityjobfactor", "PRIO_JOB_FACTOR", "1", "I"),
+    ("defaulttime", "DEFAULTTIME", "n/a", "L"),
+    ("preemptmode", "PREEMPT_MODE", "OFF", "M"),
+    ("cpusload", "CPU_LOAD", "N/A", "O"),
+    ("allocnodes", "ALLOCNODES", "all", "S"),
+    ("userlong", "USER", "Unknown", "U"),
+    ("version", "VERSION", SPOKEN, "v"),
+    ("cluster", "CLUSTER", CLUSTER, "V"),
+    ("sockets", "SOCKETS", "1", "X"),
+    ("threads", "THREADS", "1", "Z"),
+    ("comment", "COMMENT", "(null)", ""),
+    ("extra", "EXTRA", "(null)", ""),
+    ("gresused", "GRES_USED", "(null)", ""),
+    ("allocmem", "ALLOCMEM", "0", ""),
+    ("port", "PORT", "0", ""),
+    ("reservation", "RESERVATION", "", ""),
     ("disk", "TMP_DISK", "0", "d"),
     ("groups", "GROUPS", "all", "g"),
     ("oversubscribe", "OVERSUBSCRIBE", "NO", "h"),
@@ -74,6 +102,13 @@ _SAME: Final = (
 )
 """Columns that are the same for each row here: name, title, value and letter."""
 _STATES: Final = ("idle", "mixed", "allocated")
+_ABSENT_STATES: Final = (
+    "blocked", "cloud", "completing", "down", "drained", "draining", "fail", "future", "inval", "maint", "no_respond",
+    "perfctrs", "planned", "power_down", "power_up", "powered_down", "powering_down", "powering_up",
+    "reboot", "reserved",
+    "unknown",
+)  # fmt: skip
+"""States of Slurm that no host has here."""
 COLUMNS: Final[tuple[TableColumn[NodeRow], ...]] = (
     TableColumn("partition", "PARTITION", _title, "P"),
     TableColumn("partitionname", "PARTITION", lambda row: row.partition.name, "R"),
@@ -84,9 +119,12 @@ COLUMNS: Final[tuple[TableColumn[NodeRow], ...]] = (
     TableColumn("nodeai", "NODES(A/I)", lambda row: "/".join(_nodes(row).split("/")[:2]), "A"),
     TableColumn("statecompact", "STATE", lambda row: _SHORT[row.state], "t"),
     TableColumn("statelong", "STATE", lambda row: row.state, "T"),
-    TableColumn("nodelist", "NODELIST", lambda row: ",".join(host.name for host in row.hosts), "N"),
-    TableColumn("nodehost", "HOSTNAMES", lambda row: ",".join(host.name for host in row.hosts), "n"),
-    TableColumn("cpus", "CPUS", lambda row: str(max((host.processors for host in row.hosts), default=0)), "c"),
+    TableColumn("nodelist", "NODELIST", _names, "N"),
+    TableColumn("nodehost", "HOSTNAMES", _names, "n"),
+    TableColumn("cpus", "CPUS", _most_cores, "c"),
+    TableColumn("cores", "CORES", _most_cores, "Y"),
+    TableColumn("socketcorethread", "S:C:T", lambda row: f"1:{_most_cores(row)}:1", "z"),
+    TableColumn("nodeaddr", "NODE_ADDR", _names, "o"),
     TableColumn("cpusstate", "CPUS(A/I/O/T)", _cores, "C"),
     TableColumn("features", "AVAIL_FEATURES", lambda row: "(null)", "f"),
     TableColumn("gres", "GRES", lambda row: "(null)", "G"),
@@ -138,8 +176,14 @@ def sinfo(words: list[str]) -> int:
 
 
 def _states(values: Mapping[str, str]) -> set[str]:
-    """The states of --states. A state that no host has here, such as `down`, selects nothing."""
+    """The states of --states. A state that no host has here, such as `down`, selects nothing.
+
+    Raises InvalidInput for a word that is no state in Slurm.
+    """
     words = [word.lower() for word in words_of(values, "states")]
+    for word in words:
+        if not any(state.startswith(word) for state in (*_STATES, *_ABSENT_STATES, "all")):
+            raise InvalidInput(f"--states: {word} is no state of a node", hint=", ".join(_STATES))
     if "all" in words:
         return set()
     known = {state for state in _STATES for word in words if state.startswith(word)}

@@ -65,6 +65,9 @@ def srun(words: list[str]) -> int:
     read = SRUN_OPTIONS.read(words)
     if show_usage(SRUN_OPTIONS, read, "srun [OPTIONS] COMMAND [ARGUMENTS]"):
         return 0
+    if read.values.get("mpi") == "list":
+        print("MPI plugin types are...\n\tnone")
+        return 0
     if not read.rest:
         raise InvalidInput("no command is given", hint="srun hostname")
     if os.environ.get("PILOTAGE_JOB") and os.environ.get("SLURM_JOB_ID"):

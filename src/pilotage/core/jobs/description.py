@@ -19,7 +19,7 @@ from pilotage.core.jobs.dependencies import (
 from pilotage.core.jobs.in_place import folders_of, in_place_mistakes
 from pilotage.core.jobs.job_outputs import JobOutput, job_output
 from pilotage.core.jobs.stream_names import stream_mistakes
-from pilotage.core.mail import is_mail_address
+from pilotage.core.mail import is_mail_address, mail_addresses
 
 Scalar: TypeAlias = int | float | str | bool
 
@@ -203,9 +203,10 @@ def _mistakes(description: JobDescription) -> Iterator[InvalidInput]:
 
 
 def _mail_and_name_mistakes(description: JobDescription) -> Iterator[InvalidInput]:
-    if description.mail_user and not is_mail_address(description.mail_user):
-        text = f"mail_user: {description.mail_user!r:.100} is not an address of mail"
-        yield InvalidInput(text, field="mail_user")
+    for address in mail_addresses(description.mail_user):
+        if not is_mail_address(address):
+            text = f"mail_user: {address!r:.100} is not an address of mail"
+            yield InvalidInput(text, field="mail_user")
     names: set[str] = set()
     for file in description.input_sandbox:
         if file.name in names:

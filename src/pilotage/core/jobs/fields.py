@@ -290,7 +290,9 @@ FIELDS: Final[tuple[Field, ...]] = (
         " that is Failed.",
         choices=("end", "fail"),
     ),
-    Field("mail_user", "text", "The address for mail; empty: that of the owner in the policy."),
+    Field(
+        "mail_user", "text", "The addresses for mail, with commas; empty: that of the owner in the policy."
+    ),
 )
 
 BY_NAME: Final = {field.name: field for field in FIELDS}

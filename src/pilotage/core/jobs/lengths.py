@@ -13,12 +13,29 @@ from typing import Any, Final, NamedTuple
 from pilotage.core.errors import InvalidInput
 from pilotage.core.jobs.description import InputFile, JobDescription
 
+_MOST_BYTES: Final = 4
+"""Bytes of one character in UTF-8, at most."""
+
 
 class Length(NamedTuple):
     max_chars: int
     """Characters of one text."""
     max_entries: int = 1000
     """Entries of a list."""
+    in_bytes: bool = False
+    """Bytes of UTF-8 count in place of characters."""
+
+    def of(self, text: str) -> int:
+        """The length of a text as this limit counts it."""
+        return len(text.encode() if self.in_bytes and not text.isascii() else text)
+
+    @property
+    def unit(self) -> str:
+        return "bytes" if self.in_bytes else "characters"
+
+    def surely_takes(self, characters: int) -> bool:
+        """Whether any text of this number of characters is short enough."""
+        return characters * (_MOST_BYTES if self.in_bytes else 1) <= self.max_chars
 
 
 MAX_TOTAL_CHARS: Final = 1_000_000
@@ -33,6 +50,8 @@ _PATH: Final = 4096
 _EXPRESSION: Final = 100_000
 
 LENGTHS: Final[dict[str, Length]] = {
+    # As in Slurm. An index of the store has it, and takes 2,700 bytes.
+    "job_name": Length(1024, in_bytes=True),
     "executable": Length(_PATH),
     "arguments": Length(_ARGUMENT, 10_000),
     "environment": Length(_ARGUMENT, 1000),
@@ -66,17 +85,20 @@ def check_raw_length(field: str, value: object) -> None:
 
 def check_length(field: str, value: Any) -> None:
     """Raises InvalidInput with the field and its limit if a value exceeds it."""
-    max_chars, max_entries = length_of(field)
-    if isinstance(value, tuple) and len(value) > max_entries:
-        raise InvalidInput(f"{field} has {len(value):,} entries; the limit is {max_entries:,}", field=field)
-    for text in _texts(value):
-        check_text_length(field, len(text), max_chars)
-
-
-def check_text_length(field: str, length: int, max_chars: int) -> None:
-    if length > max_chars:
+    limit = length_of(field)
+    if isinstance(value, tuple) and len(value) > limit.max_entries:
         raise InvalidInput(
-            f"{field}: a text has {length:,} characters; the limit is {max_chars:,}",
+            f"{field} has {len(value):,} entries; the limit is {limit.max_entries:,}", field=field
+        )
+    for text in _texts(value):
+        check_text_length(field, limit.of(text), limit)
+
+
+def check_text_length(field: str, length: int, limit: Length) -> None:
+    """`length`: as `Length.of` counts it."""
+    if length > limit.max_chars:
+        raise InvalidInput(
+            f"{field}: a text has {length:,} {limit.unit}; the limit is {limit.max_chars:,}",
             hint="put long texts into a file of the input sandbox",
             field=field,
         )

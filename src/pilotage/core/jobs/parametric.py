@@ -22,6 +22,7 @@ from pilotage.core.jobs.description import (
 from pilotage.core.jobs.lengths import (
     MAX_TOTAL_CHARS,
     MAX_VALUE_CHARS,
+    Length,
     check_text_length,
     check_total_length,
     length_of,
@@ -278,7 +279,7 @@ def _check_lengths(
 ) -> None:
     """Fast path: if the longest value fits in place of every placeholder, the rows need no single check."""
     longest = max((len(value) for row in rows for value in row if isinstance(value, str)), default=0)
-    check_text_length("parameters", longest, MAX_VALUE_CHARS)
+    check_text_length("parameters", longest, Length(MAX_VALUE_CHARS))
     longest = max(longest, _LONGEST_NUMBER)
     places = [
         (text, field.partition(" ")[0], len(PLACEHOLDER.findall(text)))
@@ -287,15 +288,16 @@ def _check_lengths(
     variable = [(text, field, number) for text, field, number in places if number]
     fixed = total_length(description)
     if fixed + longest * sum(number for *_, number in variable) <= MAX_TOTAL_CHARS and all(
-        len(text) + longest * number <= length_of(field).max_chars for text, field, number in variable
+        length_of(field).surely_takes(len(text) + longest * number) for text, field, number in variable
     ):
         return
     for index, values in enumerate(rows, first):
         # Lengths are computed without replacing: the result could have gigabytes.
         replacement, total = _replacer(names, values, index, count), fixed
         for text, field, _ in variable:
-            added = sum(len(replacement(match)) - len(match[0]) for match in PLACEHOLDER.finditer(text))
-            check_text_length(field, len(text) + added, length_of(field).max_chars)
+            limit = length_of(field)
+            added = sum(limit.of(replacement(match)) - len(match[0]) for match in PLACEHOLDER.finditer(text))
+            check_text_length(field, limit.of(text) + added, limit)
             total += added
         check_total_length(total)
 

@@ -12,6 +12,7 @@ from email.message import EmailMessage
 from email.policy import SMTP
 from enum import StrEnum
 
+from pilotage.core.mail import mail_addresses
 from pilotage.outside.one_deadline import one_deadline
 
 TIMEOUT = 10.0
@@ -37,12 +38,14 @@ class MailOutcome(StrEnum):
 class Delivery:
     outcome: MailOutcome
     reason: str = ""
+    """Why it was not taken, or why some recipients of a mail that was sent will not get it."""
 
 
 @dataclass(frozen=True, slots=True)
 class OutgoingMail:
     sender: str
     recipient: str
+    """One address, or several with commas."""
     subject: str
     text: str
 
@@ -62,6 +65,7 @@ def send_mail(server: str, mail: OutgoingMail) -> Delivery:
     content = message.as_bytes()
     host, port = server_address(server)
     smtp, taken = smtplib.SMTP(timeout=TIMEOUT), False
+    refused: dict[str, tuple[int, bytes]] = {}
     try:
         with one_deadline(WHOLE) as deadline:
             deadline.watch(lambda: smtp.sock)
@@ -69,16 +73,15 @@ def send_mail(server: str, mail: OutgoingMail) -> Delivery:
             if code != READY:
                 raise OSError(f"it answers {code} {words.decode(errors='replace')[:200]}")
             taken = True
-            smtp.sendmail(mail.sender, [mail.recipient], content)
+            refused = smtp.sendmail(mail.sender, mail_addresses(mail.recipient), content)
     except smtplib.SMTPRecipientsRefused as error:
-        code, _ = error.recipients[mail.recipient]
-        return _refused(code, str(error))
+        return _refused(min(code for code, _ in error.recipients.values()), str(error))
     except smtplib.SMTPResponseException as error:
         return _refused(error.smtp_code, str(error))
     except Exception as error:
         return Delivery(MailOutcome.UNKNOWN if taken else MailOutcome.LATER, f"{server}: {error}")
     else:
-        return Delivery(MailOutcome.SENT)
+        return Delivery(MailOutcome.SENT, str(refused) if refused else "")
     finally:
         with contextlib.suppress(Exception), one_deadline(TIMEOUT) as deadline:
             deadline.watch(lambda: smtp.sock)

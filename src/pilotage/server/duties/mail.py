@@ -90,7 +90,7 @@ class MailDuty(Duty):
             # The mail could not be made. From its first byte on, `send_mail` tells every failure as an outcome.
             await context.writer.acall(lambda tx: _try_later(tx, taken, context.clock()))
             raise
-        if delivery.outcome is not MailOutcome.SENT:
+        if delivery.reason:
             log.warning("mail to %s: %s: %s", recipient, delivery.outcome, delivery.reason)
         if delivery.outcome is not MailOutcome.LATER:
             return True

@@ -9,7 +9,7 @@ from itertools import groupby
 from pilotage.core.ids import SubmissionId
 from pilotage.core.jobs.description import JobDescription
 from pilotage.core.jobs.states import JobState
-from pilotage.core.mail import MailEvent
+from pilotage.core.mail import MailEvent, mail_addresses
 from pilotage.core.plurals import plural
 from pilotage.core.policy import Policy
 from pilotage.core.printable import printable
@@ -25,25 +25,29 @@ MOST_TEXT = 200
 """Characters of a name or a reason in a mail."""
 
 
-def _recipient(policy: Policy, description: JobDescription, owner: str) -> str:
-    """The address for mail about a submission; "": none is known, or it is forbidden."""
+def _recipients(policy: Policy, description: JobDescription, owner: str) -> tuple[list[str], list[str]]:
+    """The addresses for mail about a submission, and the forbidden ones."""
     user = policy.users.get(owner)
     own = user.mail if user is not None else ""
-    wanted = description.mail_user or own
     ends = tuple(ending.lower() for ending in policy.mail.recipients)
-    return wanted if wanted == own or wanted.lower().endswith(ends) else ""
+    allowed: list[str] = []
+    forbidden: list[str] = []
+    for address in dict.fromkeys(mail_addresses(description.mail_user or own)):
+        (allowed if address == own or address.lower().endswith(ends) else forbidden).append(address)
+    return allowed, forbidden
 
 
 def mail_warnings(policy: Policy, description: JobDescription, owner: str) -> Iterator[str]:
-    """Why nobody will get the mail that a description asks for."""
+    """Why somebody will not get the mail that a description asks for."""
     if not description.mail_type:
         return
+    allowed, forbidden = _recipients(policy, description, owner)
     if not policy.mail.server:
         yield "no mail will be sent: mail.server of the policy is empty"
-    elif not _recipient(policy, description, owner) and description.mail_user:
+    elif forbidden:
         ends = ", ".join(policy.mail.recipients) or f"users.{owner}.mail only"
-        yield f"no mail will be sent to {description.mail_user}: the policy allows {ends}"
-    elif not _recipient(policy, description, owner):
+        yield f"no mail will be sent to {', '.join(forbidden)}: the policy allows {ends}"
+    elif not allowed:
         yield f"no mail will be sent: give mail_user, or users.{owner}.mail in the policy"
 
 
@@ -51,8 +55,10 @@ def insert_mails(tx: Transaction, policy: Policy, row: SubmissionRow, descriptio
     """Let the duty watch a new submission for the events of its description."""
     if not (description.mail_type and policy.mail.server):
         return
-    if recipient := _recipient(policy, description, row.owner):
-        mails.add(tx.connection, [MailRow(row.id, event, recipient) for event in description.mail_type])
+    allowed, _ = _recipients(policy, description, row.owner)
+    if allowed:
+        to = ",".join(allowed)
+        mails.add(tx.connection, [MailRow(row.id, event, to) for event in description.mail_type])
 
 
 @dataclass(frozen=True, slots=True)

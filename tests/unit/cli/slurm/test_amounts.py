@@ -61,7 +61,7 @@ def test_words_that_are_no_numbers_of_jobs(word: str) -> None:
         parse_number(word)
 
 
-@pytest.mark.parametrize("text", ["", "soon", "1:2:3:4", "-5", "1.5", "1-"])
+@pytest.mark.parametrize("text", ["", "soon", "1:2:3:4", "-5", "1.5", "-", " 5"])
 def test_words_that_are_no_times(text: str) -> None:
     with pytest.raises(InvalidInput, match=r"--time .*: it is no time"):
         parse_minutes(text, "--time")

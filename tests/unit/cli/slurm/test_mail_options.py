@@ -9,6 +9,7 @@ import pytest
 from pilotage.cli.slurm.batch_job import make_batch_job
 from pilotage.cli.slurm.partitions import Partitions
 from pilotage.cli.slurm.script import BatchScript
+from pilotage.core.errors import InvalidInput
 from pilotage.wire.sites import PartitionSummary
 
 POOL = Partitions([PartitionSummary("all", True, [], ["*"], "up", 0.0)])
@@ -23,12 +24,18 @@ def described(**values: str) -> tuple[dict[str, Any], list[str]]:
 
 @pytest.mark.parametrize(
     ("word", "events"),
-    [("END", ["end"]), ("fail,end", ["fail", "end"]), ("ALL", ["end", "fail"]), ("NONE", None), ("", None)],
+    [("END", ["end"]), ("fail,end", ["fail", "end"]), ("ALL", ["end", "fail"]), ("NONE", None)],
 )
 def test_events_of_slurm(word: str, events: list[str] | None) -> None:
     fields, notes = described(mail_type=word)
     assert fields == ({} if events is None else {"mail_type": events})
     assert notes == []
+
+
+@pytest.mark.parametrize("word", ["", ",", "nosuch"])
+def test_a_word_that_is_no_event_is_refused_as_in_slurm(word: str) -> None:
+    with pytest.raises(InvalidInput, match="it names no event"):
+        described(mail_type=word)
 
 
 def test_an_event_without_mail_is_told() -> None:
