@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from pilotage.outside.mail.smtp import MailOutcome, OutgoingMail, send_mail, server_address
+from pilotage.outside.mail.smtp import Delivery, MailOutcome, OutgoingMail, send_mail, server_address
 from tests.doubles.smtp_server import running_smtp
 from tests.ports import free_port
 
@@ -43,6 +45,16 @@ def test_only_what_was_surely_not_taken_may_be_tried_again(
     with running_smtp() as server:
         server.answers = answers
         assert send_mail(server.address, MAIL).outcome is outcome
+
+
+def test_a_mail_goes_to_each_of_several_addresses() -> None:
+    several = replace(MAIL, recipient="ada@example.org,bob@example.org")
+    with running_smtp() as server:
+        assert send_mail(server.address, several) == Delivery(MailOutcome.SENT)
+        [mail] = server.taken
+        server.answers = {"RCPT": "451 later"}
+        assert send_mail(server.address, several).outcome is MailOutcome.LATER
+    assert mail["To"] == "ada@example.org, bob@example.org"
 
 
 def test_a_server_that_is_down_is_asked_later() -> None:

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
+from pilotage.core.errors import InvalidInput
 from pilotage.core.ids import SubmissionId
-from pilotage.services.submission.mails import MailReport, mail_reports
+from pilotage.core.jobs.parsers import parse_yaml_mapping
+from pilotage.core.policy import Policy
+from pilotage.core.policy.model import Mail
+from pilotage.services.submission.mails import MailReport, _recipients, mail_reports, mail_warnings
 from pilotage.store.tables import mails
 from pilotage.store.tables.mails import MailKey, MailRow
 from tests.unit.services.bench import Bench
@@ -19,6 +25,18 @@ def row(submission: int, event: str, not_before: float = 0.0) -> MailRow:
 
 def reports(bench: Bench) -> list[MailReport]:
     return mail_reports(bench.connection, mails.pending(bench.connection, bench.now, FIRST, 10))
+
+
+def test_of_several_addresses_the_allowed_ones_get_mail() -> None:
+    policy = Policy(mail=Mail(server="mail", sender="pool@example.org", recipients=("@example.org",)))
+    description = parse_yaml_mapping(
+        {"executable": "true", "mail_type": ["end"], "mail_user": "bob@example.org, eve@elsewhere.org"}
+    ).description
+    assert _recipients(policy, description, "ada") == (["bob@example.org"], ["eve@elsewhere.org"])
+    [warning] = mail_warnings(policy, description, "ada")
+    assert warning == "no mail will be sent to eve@elsewhere.org: the policy allows @example.org"
+    with pytest.raises(InvalidInput, match="'no address' is not an address of mail"):
+        parse_yaml_mapping({"executable": "true", "mail_user": "bob@example.org,no address"})
 
 
 def test_reports_follow_the_jobs(bench: Bench) -> None:
