@@ -123,6 +123,29 @@ def test_a_server_that_is_slow_itself_does_not_blame_the_sender() -> None:
     assert run(slow, talk, STEADY).startswith(b"HTTP/1.1 200 ")
 
 
+@pytest.mark.parametrize(
+    ("method", "answer"), [(b"POST", b"HTTP/1.1 200 "), (b"DELETE", b"HTTP/1.1 200 "), (b"GET", b"")]
+)
+def test_a_sender_that_closes_its_side_hears_the_outcome_of_a_change(method: bytes, answer: bytes) -> None:
+    closed = asyncio.Event()
+
+    async def late(scope: Any, receive: Any, send: Any) -> None:
+        while not (closed.is_set() or scope["state"]["connection"].closes_after_answer):
+            await asyncio.sleep(0.01)
+        await _takes_all(scope, receive, send)
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
+        writer.write(method + b" / HTTP/1.1\r\nHost: here\r\nContent-Length: 1\r\n\r\nx")
+        writer.write_eof()
+        said = await reader.read()
+        closed.set()
+        return said
+
+    told = run(late, talk)
+    assert told.startswith(answer)
+    assert (b"connection: close" in told) is bool(answer)
+
+
 @pytest.mark.parametrize("app", [_tells_much, _tells_much_at_once])
 def test_an_answer_that_nobody_reads_is_given_up(app: Any) -> None:
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -28,7 +28,9 @@ def reports(bench: Bench) -> list[MailReport]:
 
 
 def test_of_several_addresses_the_allowed_ones_get_mail() -> None:
-    policy = Policy(mail=Mail(server="mail", sender="pool@example.org", recipients=("@example.org",)))
+    policy = Policy(
+        groups={}, users={}, mail=Mail(server="mail", sender="pool@example.org", recipients=("@example.org",))
+    )
     description = parse_yaml_mapping(
         {"executable": "true", "mail_type": ["end"], "mail_user": "bob@example.org, eve@elsewhere.org"}
     ).description

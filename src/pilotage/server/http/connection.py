@@ -63,6 +63,8 @@ class RequestHandler(Protocol):
 
     starts_early: bool
     """Whether the work begins with the header, before the body is complete."""
+    changes: bool
+    """Whether the sender must hear of the outcome: the request may change something."""
     response_started: bool
     """Whether a part of the answer was written already."""
 
@@ -151,6 +153,18 @@ class HttpConnection(asyncio.Protocol):
         self._after = AfterAnswer.CLOSE
         self._timer.enter(_ANSWER, self._limits.window)
         self.answer(*error_answer(Overloaded("the server has too many connections", retry_after=5.0)))
+
+    def eof_received(self) -> bool:
+        """Keep the connection for the answer to a change: its sender may have closed one side only.
+
+        TLS cannot do that. Whoever waits for news, as pilots do, has most probably gone.
+        """
+        handler = self._handler
+        if self._timer.phase is not _ANSWER or handler is None or not handler.changes:
+            return False
+        if self._after is _NEXT_REQUEST:
+            self._after = AfterAnswer.CLOSE
+        return self._transport.can_write_eof()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._state.connections.discard(self)

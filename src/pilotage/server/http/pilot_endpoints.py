@@ -221,7 +221,7 @@ class PilotCallHandler:
 
     __slots__ = ("_body", "_call", "_connection", "_endpoint", "_request", "_token_check")
 
-    starts_early = False
+    starts_early = changes = False
     response_started = False
 
     def __init__(self, connection: CallConnection, request: IncomingRequest, endpoint: PilotEndpoint) -> None:

@@ -53,6 +53,7 @@ class Cycle(RequestResponseCycle):
             on_response=connection.responded,
         )
         self._connection = connection
+        self.changes = request.method not in (b"GET", b"HEAD")
 
     @property
     def wants_body(self) -> bool:
