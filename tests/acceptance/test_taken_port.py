@@ -64,6 +64,36 @@ def taken(port: int = 0) -> Iterator[int]:
         yield other.getsockname()[1]
 
 
+def test_a_home_keeps_how_its_server_listens(tmp_path: Path) -> None:
+    """All loopback addresses of this machine are its own; only the first one is the default."""
+    home, told = Home(tmp_path / "home"), "may not find"
+
+    def at() -> str:
+        return str(json.loads((home.folder / "server.json").read_text())["url"]).rpartition(":")[0]
+
+    first = home.up("--listen", "127.0.0.2", "--pilot-server", "http://127.0.0.3:1")
+    assert (first.returncode, at(), told in first.stderr) == (0, "http://127.0.0.2", False)
+    port = home.stop()
+    again = home.up()
+    assert (again.returncode, at(), home.facts()[0], told in again.stderr) == (
+        0,
+        "http://127.0.0.2",
+        port,
+        False,
+    )
+    assert json.loads((home.folder / "listen.json").read_text())["pilot_server"] == "http://127.0.0.3:1"
+    home.stop()
+    back = home.up("--listen", "127.0.0.1")
+    assert (back.returncode, at()) == (0, "http://127.0.0.1")
+    assert "listened on 127.0.0.2; this start names 127.0.0.1" in back.stderr
+    home.stop()
+    refused = home.up("--listen", "192.0.2.1")
+    assert refused.returncode != 0
+    assert home.up().returncode == 0
+    assert at() == "http://127.0.0.1"
+    home.stop()
+
+
 def test_another_port_is_taken_and_told(tmp_path: Path) -> None:
     home, chosen = Home(tmp_path / "home"), free_port()
     assert home.up("--port", str(chosen)).returncode == 0

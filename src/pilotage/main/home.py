@@ -15,7 +15,7 @@ from pilotage.main.db import locked, timestamp
 if TYPE_CHECKING:
     from pilotage.server.process.home import Home
 
-OF_THE_OTHER = ("server.json", "token", "secrets", "ssh")
+OF_THE_OTHER = ("server.json", "listen.json", "token", "secrets", "ssh")
 """Address, keys and connections of the original's server."""
 
 

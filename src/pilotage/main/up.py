@@ -42,10 +42,9 @@ from pilotage.main.server_options import (
 )
 
 if TYPE_CHECKING:
-    from pilotage.server.process.home import Home, ServerFacts
+    from pilotage.server.process.home import Home, Listening, ServerFacts
 
 READY_WITHIN = 60.0
-LOOPBACK = "127.0.0.1"
 
 
 def up(
@@ -55,17 +54,19 @@ def up(
     listen: Annotated[
         str,
         CommandOption(
-            "Address to listen on; always with TLS if it is not a loopback address",
+            "Address to listen on, also at later starts; always with TLS if it is not a loopback address."
+            " Default: that of the last start, at the first one 127.0.0.1",
             "HOST[:PORT]",
             envvar="PILOTAGE_LISTEN",
         ),
-    ] = LOOPBACK,
+    ] = "",
     database: DatabaseOption = None,
     database_url: UrlOption = "",
     pilot_server: Annotated[
         str,
         CommandOption(
-            "Address at which pilots reach the server, if it differs from the listening address",
+            "Address at which pilots reach the server, if it differs from the listening address; kept until --listen"
+            " or this option is given",
             "URL",
             envvar="PILOTAGE_PILOT_SERVER",
         ),
@@ -84,12 +85,15 @@ def up(
 ) -> int:
     """Start the server, with pilots on this machine. Creates the home folder at the first start."""
     from pilotage.server.http.addresses import check_proxies, parse_listen
-    from pilotage.server.process.home import Home
+    from pilotage.server.process.home import Home, Listening
 
     place = Home.at(home, database_location(database, database_url))
-    host, listen_port = parse_listen(listen)
+    last = place.listening
+    host, listen_port = parse_listen(listen) if listen else (last.host, 0)
     if port and listen_port and port != listen_port:
         raise InvalidInput(f"--port {port} and --listen {listen} differ", hint="give the port once")
+    pilot_server = pilot_server or ("" if listen else last.pilot_server)
+    _tell_change(place, last, Listening(host, pilot_server))
     address, given = (host, listen_port or port), _policy_text(policy)
     plain = PlainOptions(connections, connections_per_address, check_proxies(proxies), least_free, otlp)
     log = LogOptions(verbose, log_format)
@@ -99,6 +103,18 @@ def up(
         )
     _serve(place, address, pilot_server, given, sandboxes, log, plain, record, record_limit)
     return 0
+
+
+def _tell_change(home: Home, last: Listening, listening: Listening) -> None:
+    """Say that the server will be found at another place than the last one of this home."""
+    facts = home.known_facts()
+    if facts is not None and listening != last:
+        pilots = f" (pilots: {listening.pilot_server})" if listening.pilot_server else ""
+        print(
+            f"The last server of this home listened on {last.host}; this start names {listening.host}{pilots}."
+            f" Clients and pilots of {last.pilot_server or facts.url} may not find the new one.",
+            file=sys.stderr,
+        )
 
 
 def _policy_text(file: str) -> str:

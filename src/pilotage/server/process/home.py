@@ -3,6 +3,7 @@
 - `lock`: held by the one server of this home; names host and process
 - `instance.json`: the database that belongs to this home, and the place of the home
 - `server.json`: address, process and host of the server
+- `listen.json`: where the server listens at the next start
 - `token`: the home owner's token (mode 600)
 - `pilotage.db`: the database (local disk only), unless it is one of PostgreSQL
 - `secrets/`: the key that signs tokens (mode 600)
@@ -56,6 +57,7 @@ NETWORK_FILE_SYSTEMS = frozenset(
     }
 )
 
+LISTENING = "listen.json"
 STORAGE = "storage"
 """The folder of output files, the storage place of the home."""
 
@@ -70,6 +72,14 @@ class ServerFacts(msgspec.Struct, frozen=True):
     """Certificates of the server that clients accept; none: a CA decides."""
     ca_file: str = ""
     """File of accepted CAs; empty: the system's CAs."""
+
+
+class Listening(msgspec.Struct, frozen=True):
+    """listen.json: where the servers of a home listen, until `up` names another address."""
+
+    host: str = "127.0.0.1"
+    pilot_server: str = ""
+    """The address for pilots; empty: the server's own."""
 
 
 class InstanceFacts(msgspec.Struct, frozen=True):
@@ -220,6 +230,23 @@ class Home:
             return msgspec.json.decode(self.facts.read_bytes(), type=ServerFacts)
         except (FileNotFoundError, msgspec.MsgspecError):
             return None
+
+    @property
+    def listening(self) -> Listening:
+        """Where the last server listened, or the default."""
+        try:
+            return msgspec.json.decode((self.folder / LISTENING).read_bytes(), type=Listening)
+        except FileNotFoundError:
+            return Listening()
+        except (OSError, msgspec.MsgspecError) as error:
+            raise InvalidInput(
+                f"{self.folder / LISTENING} cannot be read: {error}", hint="remove it, and give --listen"
+            ) from None
+
+    def keep_listening(self, listening: Listening) -> None:
+        """Let the next server listen there too."""
+        if listening != self.listening:
+            write_private(self.folder / LISTENING, msgspec.json.encode(listening).decode())
 
     def write_facts(self, url: str, fingerprints: tuple[str, ...] = (), ca_file: str = "") -> None:
         facts = ServerFacts(url, os.getpid(), socket.gethostname(), fingerprints, ca_file)

@@ -33,7 +33,7 @@ from pilotage.server.http.app import Application
 from pilotage.server.http.sockets import listen, listen_again
 from pilotage.server.issuers import TrustedIssuers
 from pilotage.server.process import gc_tuning
-from pilotage.server.process.home import HomeLock
+from pilotage.server.process.home import HomeLock, Listening
 from pilotage.server.process.parts import make_duty_state, make_work_intake
 from pilotage.server.process.policy_at_start import announce_policy, read_policy
 from pilotage.server.process.rim import RealRim, Rim
@@ -90,6 +90,7 @@ def serve(settings: Settings) -> None:
         listener = _listen(settings)
         connection = home.database.open(home.folder / "backups", time.strftime("%Y%m%dT%H%M%S"))
         try:
+            home.keep_listening(Listening(settings.host, settings.pilot_server))
             if settings.record is not None:
                 # Imported here: few servers are recorded.
                 from pilotage.server.process.recorded_run import serve_recorded
