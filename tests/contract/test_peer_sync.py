@@ -75,6 +75,16 @@ def test_each_server_counts_jobs_of_the_other_once(pools: tuple[One, One, QueueI
     assert (a.recount(), b.recount()) == (0, 0)
 
 
+def test_no_server_gives_a_job_before_one_of_a_higher_priority(pools: tuple[One, One, QueueId]) -> None:
+    """Also while one does not know yet which jobs the other has given."""
+    a, b, queue = pools
+    for one in (a, b, b, a, b):
+        assert one.take(queue)
+    a.follow()
+    b.follow()
+    assert a.waiting(queue) == b.waiting(queue) == {1: 5}
+
+
 def test_changes_of_rules_wait_for_no_transaction_of_another_database(
     pools: tuple[One, One, QueueId],
 ) -> None:

@@ -44,7 +44,10 @@ class JobOptions(OptionGroup):
     disk: Annotated[str, CommandOption("Free disk that the job needs: 20GB, 500MB", "SIZE")] = ""
     processors: Annotated[int | None, CommandOption("Number of cores", "N", min=1)] = None
     priority: Annotated[
-        int | None, CommandOption("Priority among your own jobs: 0 to 10, 10 starts first", "N")
+        int | None,
+        CommandOption(
+            "Priority among your own jobs: 0 to 10, 10 goes first; under the rule dirac only more often", "N"
+        ),
     ] = None
     mail_type: Annotated[
         str, CommandOption("Mail at the end and at the first failure: end,fail", "EVENTS")

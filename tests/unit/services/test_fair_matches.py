@@ -29,7 +29,7 @@ from pilotage.services.policy.apply import apply_policy
 from pilotage.services.pool.offer_cache import Remaining, offer_of
 from pilotage.services.shares.corrections import apply_priorities
 from pilotage.wire.pilot import Release
-from tests.unit.core.queues.chance import assert_alike
+from tests.unit.core.queues.chance import assert_alike, first_of_owner
 from tests.unit.services.bench import Bench, Paper
 
 DRAWS = 7000
@@ -195,8 +195,13 @@ class Rounds:
             highest = max(one.identity.cpu_time for one in candidates)
             candidates = [one for one in candidates if one.identity.cpu_time == highest]
         queue: IndexedQueue = candidates[self.smallest([one.priority for one in candidates])]
+        if self.rule == "proportional":
+            first = first_of_owner(queue, candidates)
+            queue = first[self.smallest([one.priority for one in first])]
         jobs = [weight for weight, part in queue.levels.items() for _ in range(part.count)]
-        weight = jobs[self.smallest([float(one) for one in jobs])]
+        weight = (
+            max(jobs) if self.rule == "proportional" else jobs[self.smallest([float(one) for one in jobs])]
+        )
         there = len(self.waiting[queue.id, weight])
         assert there == queue.levels[weight].count
         return queue.id, weight, int(self.numbers.integers(min(FIRST, there)))

@@ -15,8 +15,20 @@ def given(pilot: Paper, count: int) -> list[int]:
     return sorted(offer.job for _ in range(count) for offer in pilot.take())
 
 
+def test_a_higher_priority_of_the_same_owner_goes_first_in_whatever_queue_it_waits(bench: Bench) -> None:
+    """The queue with more jobs of priority 1 would win nearly every draw."""
+    low = bench.submit(30)
+    high = bench.submit(3, user_priority=10, cpu_time=5000) + bench.submit(2, user_priority=10)
+    pilot = bench.pilot()
+    assert given(pilot, len(high)) == sorted(high)
+    last = bench.submit(1, user_priority=2)
+    assert given(pilot, 1) == last
+    assert set(given(pilot, 30)) == set(low)
+    bench.check()
+
+
 def test_jobs_with_a_higher_priority_go_first(bench: Bench) -> None:
-    """A queue draws by UserPriority, and one of 0 loses against every other."""
+    """A priority of 0 waits for every other one."""
     jobs = bench.submit(6)
     low = jobs[:4]
     assert bench.act("priority", *low, priority=0).done == low

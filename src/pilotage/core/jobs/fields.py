@@ -95,7 +95,8 @@ FIELDS: Final[tuple[Field, ...]] = (
     Field(
         "user_priority",
         "integer",
-        "Priority among the jobs of the same owner; higher numbers go first.",
+        "Priority among the jobs of the same owner and group; higher numbers go first. Under the rule dirac they only"
+        " go more often.",
         jdl_names=("Priority", "UserPriority"),
         high=10,
     ),

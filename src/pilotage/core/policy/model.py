@@ -107,9 +107,13 @@ class Site(_Table, frozen=True):
 
 
 class Matching(_Table, frozen=True):
-    rule: Annotated[Rule, Setting("proportional, or dirac (highest CPU bucket first, rand()/priority)")] = (
-        "proportional"
-    )
+    rule: Annotated[
+        Rule,
+        Setting(
+            "proportional, where higher priorities of an owner go first, or dirac (highest CPU bucket first,"
+            " rand()/priority)"
+        ),
+    ] = "proportional"
     cpu_buckets: Annotated[tuple[int, ...], Setting("seconds of a reference core, ascending", 1, 10**12)] = (
         500,
         5000,

@@ -13,10 +13,11 @@ from random import Random
 import numpy as np
 from numpy.typing import NDArray
 
-from pilotage.core.queues.draws import Rule
+from pilotage.core.queues.draws import Rule, orders_strictly
 from pilotage.core.queues.fit import Condition, Offer, RequirementsHold
 from pilotage.core.queues.indexed_queue import Entity, IndexedQueue, QueueStanding, eligible_queues
 from pilotage.core.queues.offer_classes import OfferClass, OfferClasses
+from pilotage.core.queues.own_order import OwnOrder
 from pilotage.core.queues.vectorised_matching import FITS, ORDER, Slots
 from pilotage.core.queues.weighted_draw import Sampler, draw_after
 
@@ -38,6 +39,7 @@ class Candidates:
         self, cpu_buckets: Sequence[int], memory_buckets: Sequence[int], rule: Rule, rng: Random
     ) -> None:
         self.offer_classes = OfferClasses(cpu_buckets, memory_buckets)
+        self.order = OwnOrder()
         self._rule: Rule = rule
         self._rng = rng
         # For arrays of numbers; begins by chance as well.
@@ -101,6 +103,7 @@ class Candidates:
         entry.standing = entry.current_standing()
         self._specials += entry.standing is _SPECIAL
         self._standing[entry.slot] = entry.standing
+        self.order.update(entry)
         if entry.standing is not _OUT:
             self._standing_changes += 1
             self._priority[entry.slot] = entry.priority
@@ -139,6 +142,18 @@ class Candidates:
 
     def draw(self, offer_class: OfferClass, holds: RequirementsHold) -> IndexedQueue | None:
         """One of the queues that take part, by the rule; None if there is none."""
+        winner = self._draw(offer_class, holds)
+        if winner is None or not orders_strictly(self._rule):
+            return winner
+        # The share decides whose turn it is. Its owner decides which of the own jobs comes first.
+        for level in self.order.before(winner):
+            fitting = [entry for entry in level if self._is_member(offer_class, entry)]
+            first = eligible_queues(fitting, holds, ())
+            if first:
+                return self._draw_against(first[0], math.inf, first, 0)[0]
+        return winner
+
+    def _draw(self, offer_class: OfferClass, holds: RequirementsHold) -> IndexedQueue | None:
         if offer_class.version != self._version:
             self._rebuild_sampler(offer_class)
         elif offer_class.arrivals_seen != len(self._arrivals):
@@ -220,13 +235,17 @@ class Candidates:
 
     def _has_foreground(self, offer_class: OfferClass, entity: Entity) -> bool:
         """Whether a plain queue of `entity` takes part."""
+        return any(
+            entry.standing is _PLAIN and self._is_member(offer_class, entry)
+            for entry in self._of_entity[entity].values()
+        )
+
+    @staticmethod
+    def _is_member(offer_class: OfferClass, entry: IndexedQueue) -> bool:
+        """Whether a queue fits the offers of a class, Requirements not checked."""
         slots = offer_class.slots
-        for slot, entry in self._of_entity[entity].items():
-            if entry.standing is _PLAIN:
-                place = int(slots.searchsorted(slot))
-                if place < len(slots) and slots[place] == slot:
-                    return True
-        return False
+        place = int(slots.searchsorted(entry.slot))
+        return place < len(slots) and bool(slots[place] == entry.slot)
 
     def _rebuild_sampler(self, offer_class: OfferClass) -> None:
         """Build the sampler from the present queues and priorities."""
@@ -271,8 +290,7 @@ class Candidates:
 
     def _needs_rebuild(self, offer_class: OfferClass, entry: IndexedQueue) -> bool:
         """Whether the sampler is wrong now that `entry` waits. If not, add `entry` to the newcomers."""
-        place = int(offer_class.slots.searchsorted(entry.slot))
-        if place == len(offer_class.slots) or offer_class.slots[place] != entry.slot:
+        if not self._is_member(offer_class, entry):
             return False
         if entry.standing is _SPECIAL:
             if entry not in offer_class.special:

@@ -17,6 +17,12 @@ from typing import Literal
 Rule = Literal["dirac", "proportional"]
 RULES: tuple[Rule, ...] = ("dirac", "proportional")
 
+
+def orders_strictly(rule: Rule) -> bool:
+    """Whether a higher UserPriority of an owner goes first. If not, it is a weight in a draw, as in the document."""
+    return rule != "dirac"
+
+
 FIRST = 10
 """The number of lowest ids among which a job is drawn, at the drawn UserPriority ("DIRAC Task Queue Matching")."""
 

@@ -14,7 +14,7 @@ from random import Random
 
 from pilotage.core.ids import JobId, QueueId
 from pilotage.core.queues.candidates import Candidates
-from pilotage.core.queues.draws import FIRST, Rule, draw_class
+from pilotage.core.queues.draws import FIRST, Rule
 from pilotage.core.queues.fit import Condition, Offer, RequirementsHold, with_sizes
 from pilotage.core.queues.index_delta import IndexDelta
 from pilotage.core.queues.indexed_queue import (
@@ -331,9 +331,8 @@ class QueueIndex:
         return with_sizes(key, key.cpu_time, offer.processors, key.memory, key.wall_time, key.disk)
 
     def _take_job(self, entry: IndexedQueue, rng: Random) -> Proposal | None:
-        classes = entry.levels
-        weight = next(iter(classes)) if len(classes) == 1 else self._draw_user_priority(entry, rng)
-        part = classes[weight]
+        weight = entry.draw_user_priority(self.rule, rng)
+        part = entry.levels[weight]
         heads, own = part.heads, self.own_part
         if self._is_short(part):
             self._read_heads([(entry, weight, part)])
@@ -348,6 +347,8 @@ class QueueIndex:
         entry.priority_sum -= weight
         if entry.standing is _PLAIN and entry.priority_sum:
             self._unreported[entry] = None
+            if not part.count:
+                self._candidates.order.update(entry)
         else:
             self._update_standing(entry)
         if self.delta is not None:
@@ -358,11 +359,6 @@ class QueueIndex:
         """Whether heads must be read before the next draw from `part`."""
         known, own = len(part.heads), self.own_part
         return known < part.count and (known < FIRST or (own is not None and own.is_short(part.heads)))
-
-    def _draw_user_priority(self, entry: IndexedQueue, rng: Random) -> int:
-        """The UserPriority of the job that is given."""
-        weights = [(weight, part.count) for weight, part in entry.levels.items() if part.count]
-        return weights[draw_class(weights, self.rule, rng)][0]
 
     def _read_heads(self, short: Sequence[_Short]) -> None:
         wanted = []
@@ -385,6 +381,7 @@ class QueueIndex:
         stands = entry.current_standing()
         if stands is entry.standing:
             self._unreported[entry] = None
+            self._candidates.order.update(entry)
             return
         begins = not entry.standing
         self._unreported.pop(entry, None)

@@ -6,9 +6,11 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
+from random import Random
 from typing import Any, NamedTuple
 
 from pilotage.core.ids import QueueId
+from pilotage.core.queues.draws import Rule, draw_class, orders_strictly
 from pilotage.core.queues.fit import Condition, Offer, RequirementsHold, first_failure
 from pilotage.core.queues.identity import QueueIdentity
 from pilotage.core.queues.limits import Limit
@@ -75,6 +77,8 @@ class IndexedQueue:
     """Its number in the index."""
     standing: QueueStanding = QueueStanding.OUT
     """Its standing as the candidates know it."""
+    order_place: int | None = None
+    """Its highest UserPriority as the order among its owner's queues knows it (own_order.py)."""
 
     @property
     def background(self) -> bool:
@@ -86,6 +90,19 @@ class IndexedQueue:
         if not self.waiting or not self.admitted:
             return _OUT
         return _SPECIAL if not self.priority_sum or self.identity.match_text else _PLAIN
+
+    def highest_priority(self) -> int | None:
+        """The highest UserPriority of its waiting jobs; None: it takes part in no draw."""
+        if self.standing is _OUT:
+            return None
+        return max(priority for priority, level in self.levels.items() if level.count)
+
+    def draw_user_priority(self, rule: Rule, rng: Random) -> int:
+        """The UserPriority of the job that is given. Some jobs must wait."""
+        if len(self.levels) == 1:
+            return next(iter(self.levels))
+        weights = [(priority, level.count) for priority, level in self.levels.items() if level.count]
+        return max(weights)[0] if orders_strictly(rule) else weights[draw_class(weights, rule, rng)][0]
 
     def first_waiting(self) -> dict[int, int]:
         """An id below which no job waits, by UserPriority. Another thread may change the heads meanwhile."""

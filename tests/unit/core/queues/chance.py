@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+from pilotage.core.queues.indexed_queue import IndexedQueue
 
 
 def chi_square_limit(freedom: int, z: float = 4.0) -> float:
@@ -38,3 +40,18 @@ def assert_alike(one: Counter[Any], two: Counter[Any], z: float = 4.0) -> None:
         return
     found = sum((a * math.sqrt(m / n) - b * math.sqrt(n / m)) ** 2 / (a + b) for a, b in pairs)
     assert found < chi_square_limit(len(pairs) - 1, z), (one, two)
+
+
+def first_of_owner(drawn: IndexedQueue, candidates: Sequence[IndexedQueue]) -> list[IndexedQueue]:
+    """The queues of its owner with the highest UserPriority; the drawn one alone if it is one of them."""
+
+    def owner(one: IndexedQueue) -> tuple[str, str]:
+        return one.identity.owner, one.identity.group
+
+    highest = {
+        one: max(weight for weight, part in one.levels.items() if part.count)
+        for one in candidates
+        if owner(one) == owner(drawn)
+    }
+    first = [one for one, priority in highest.items() if priority == max(highest.values())]
+    return [drawn] if drawn in first else first

@@ -22,7 +22,7 @@ from pilotage.core.queues.index import QueueIndex
 from pilotage.core.queues.indexed_queue import Head, IndexedQueue, eligible_queues
 from pilotage.core.queues.limits import Limit
 from pilotage.core.shares.priorities import Priorities
-from tests.unit.core.queues.chance import assert_alike
+from tests.unit.core.queues.chance import assert_alike, first_of_owner
 from tests.unit.core.queues.offers import CPU_BUCKETS, MEMORY_BUCKETS
 
 QUEUES, DRAWS = 200, 12_000
@@ -115,6 +115,10 @@ class Motion:
         return self.x_holds
 
     def plain(self, candidates: list[IndexedQueue]) -> IndexedQueue:
+        drawn = self.smallest(candidates)
+        return drawn if self.rule == "dirac" else self.smallest(first_of_owner(drawn, candidates))
+
+    def smallest(self, candidates: list[IndexedQueue]) -> IndexedQueue:
         if self.rule == "dirac":
             highest = max(one.identity.cpu_time for one in candidates)
             candidates = [one for one in candidates if one.identity.cpu_time == highest]
