@@ -290,7 +290,7 @@ def test_a_key_of_another_program_is_refused(chain: ChainDesk) -> None:
 
 
 def test_a_resubmission_has_other_resources_and_the_same_pieces(chain: ChainDesk) -> None:
-    """More memory for the parts that failed, as a key that is sent again says too. A clone may split anew."""
+    """More memory for the parts that failed, as a key that is sent again says too."""
     row, _ = chain.failed_request(1, **FILES)
     bench = chain.bench
 
@@ -302,8 +302,8 @@ def test_a_resubmission_has_other_resources_and_the_same_pieces(chain: ChainDesk
         )
 
     resplit = StepChanges("", {}, {"files_per_job": 7})
-    with pytest.raises(InvalidInput, match="makes exactly the parts that failed"):
-        resubmit(resplit)
+    with pytest.raises(InvalidInput, match=r"total_files cannot change: .* exactly the parts that failed"):
+        resubmit(StepChanges("", {}, {"total_files": 7}))
     larger = StepChanges("", {"memory": 4000})
     new = resubmit(larger)
     assert resubmit(larger).row.id == new.row.id
@@ -320,6 +320,55 @@ def test_a_resubmission_has_other_resources_and_the_same_pieces(chain: ChainDesk
     [step, *_] = stored_steps(clone.specification, clone.id)
     assert dict(step.splitting.parameters)["files_per_job"] == 7
     assert description(chain, clone).memory != 4000
+
+
+@pytest.mark.parametrize(
+    ("fields", "smaller", "jobs"),
+    [
+        (FILES, {"files_per_job": 1}, 2),
+        (GENERATED, {"events_per_job": 3}, 4),
+        (LUMIS, {"lumis_per_job": 1}, 3),
+    ],
+    ids=["files", "generated", "lumis"],
+)
+def test_a_piece_that_is_too_long_is_made_again_in_smaller_jobs(
+    chain: ChainDesk, fields: dict[str, Any], smaller: dict[str, Any], jobs: int
+) -> None:
+    """Also if some of the smaller jobs fail again: each event is in one more job."""
+    row, [first, *_] = chain.failed_request(1, **fields)
+    bench = chain.bench
+
+    def resubmit(number: int, splitting: dict[str, Any]) -> Resubmitted:
+        steps = StepChanges("", {}, splitting)
+        return bench.do(
+            lambda tx: copies.resubmit(
+                bench.pool.policy, tx, number, MANAGER, steps=steps, key="", now=bench.now
+            )
+        )
+
+    new = resubmit(row.id, smaller)
+    made = chain.make_jobs(new.row.id)
+    assert len(made) == jobs
+    assert parts_of(chain, made) == parts_of(chain, [first])
+    chain.end(new.row.id, made[1:2])
+    last = chain.resubmit(row.id)
+    assert (last.parts, last.left_out) == (1, ((new.row.id, 1),))
+    again = chain.make_jobs(last.row.id)
+    assert parts_of(chain, again) == parts_of(chain, made[1:2])
+
+
+def parts_of(chain: ChainDesk, jobs: list[int]) -> list[tuple[int, ...]]:
+    """The events, lumis or files of jobs, each as often as a job has it."""
+    parts: list[tuple[int, ...]] = []
+    for text in chain.masks_of(*jobs):
+        mask = Mask.from_json(json.loads(text))
+        if mask.generates:
+            parts += [(event,) for event in range(mask.first_event, mask.first_event + mask.events)]
+        for file in mask.ranges:
+            parts += [
+                (file.file, run, lumi) for run, first, last in file.lumis for lumi in range(first, last + 1)
+            ] or [(file.file, file.first, file.events)]
+    return sorted(parts)
 
 
 def description(chain: ChainDesk, row: RequestRow) -> JobDescription:

@@ -15,17 +15,20 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ResourceOptions(OptionGroup):
-    """Options for other resources of steps."""
+class StepOptions(OptionGroup):
+    """Options for another splitting and other resources of steps."""
 
     step: Annotated[str, CommandOption("Change splitting and resources of this step only", "NAME")] = ""
     processors: Annotated[int | None, CommandOption("Processors of each job", "NUMBER")] = None
     memory: Annotated[str, CommandOption("Memory of each job: 2GB", "SIZE")] = ""
     disk: Annotated[str, CommandOption("Free disk that each job needs: 20GB", "SIZE")] = ""
     wall_time: Annotated[str, CommandOption("Maximum wall time of each job: 90s, 2h", "TIME")] = ""
+    splitting: Annotated[
+        list[str] | None, CommandOption("Another parameter of the splitting", "NAME=VALUE")
+    ] = None
 
     def change(self) -> StepChange:
-        """The options as a request to the server. Raises InvalidInput for a time that cannot be read."""
+        """The options as a request to the server. Raises InvalidInput for texts that cannot be read."""
         from pilotage.wire.requests import StepChange
 
         values = {
@@ -34,23 +37,12 @@ class ResourceOptions(OptionGroup):
             "disk": self.disk or None,
             "wall_time": whole_seconds(self.wall_time),
         }
-        return StepChange(self.step, {name: value for name, value in values.items() if value is not None})
-
-
-@dataclass(frozen=True, kw_only=True)
-class StepOptions(ResourceOptions):
-    """Options for another splitting and other resources of steps."""
-
-    splitting: Annotated[
-        list[str] | None, CommandOption("Another parameter of the splitting", "NAME=VALUE")
-    ] = None
-
-    def change(self) -> StepChange:
-        """The options as a request to the server. Raises InvalidInput for texts that cannot be read."""
-        change = super().change()
         pairs = name_value_pairs(self.splitting or (), "--splitting", "NAME=VALUE, such as files_per_job=5")
-        change.splitting = {name: _number(value) for name, value in pairs.items()}
-        return change
+        return StepChange(
+            self.step,
+            {name: value for name, value in values.items() if value is not None},
+            {name: _number(value) for name, value in pairs.items()},
+        )
 
 
 def _number(text: str) -> int | float | str:

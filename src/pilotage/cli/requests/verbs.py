@@ -11,7 +11,7 @@ from pilotage.cli.option_groups import with_option_groups
 from pilotage.cli.parser import CommandArgument, CommandOption
 from pilotage.cli.requests.choice import RequestChoice
 from pilotage.cli.requests.lists import note_approval
-from pilotage.cli.requests.step_options import ResourceOptions, StepOptions
+from pilotage.cli.requests.step_options import StepOptions
 from pilotage.cli.session import ReasonOption, Session, connected
 from pilotage.core.errors import Conflict, Forbidden, InvalidInput, NotFound, PilotageError
 from pilotage.core.plurals import plural
@@ -274,19 +274,20 @@ def clone(
 @with_option_groups
 def resubmit(
     session: Session,
-    resources: ResourceOptions,
+    steps: StepOptions,
     request: Annotated[int, CommandArgument("Number of the request", "REQUEST")],
     program: ProgramOption = None,
     key: KeyOption = "",
 ) -> None:
     """Make exactly the failed parts of a request again, as a new request. Its results join the first one's data sets.
 
-    These are the jobs that have failed for good, and elements that could not be split into jobs.
+    These are the jobs that have failed for good, and elements that could not be split into jobs. `--splitting` makes
+    smaller jobs of them, such as `--splitting events_per_job=100`.
     Parts that another resubmission does or has done are left out.
     """
     with session.client() as client:
         row = client.resubmit_request(
-            request, key=key, programs=_files_by_name(program), steps=resources.change()
+            request, key=key, programs=_files_by_name(program), steps=steps.change()
         )
     parts = f"{row.parts:,} failed {'part' if row.parts == 1 else 'parts'} of request {request}"
     _show_new(session, row, parts)

@@ -15,6 +15,8 @@ from pilotage.core.requests.step_parts import read_splitting
 
 RESOURCES: Final = ("processors", "memory", "disk", "wall_time", "cpu_time")
 """Fields of a job description that may change."""
+TOTALS: Final = frozenset({"total_files", "total_events"})
+"""Parameters of a splitting that decide which parts of the input are processed at all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +47,10 @@ class StepChanges:
                     hint=f"these can: {', '.join(RESOURCES)}",
                     field=name,
                 )
-        if self.splitting and request.resubmits:
+        if request.resubmits and (totals := sorted(TOTALS & self.splitting.keys())):
             raise InvalidInput(
-                "a resubmission makes exactly the parts that failed",
-                hint="clone the request to split it in another way; resources can change",
+                f"{totals[0]} cannot change: a resubmission makes exactly the parts that failed",
+                hint="the size of its jobs can change, such as events_per_job; a clone takes other totals",
                 field="splitting",
             )
         steps = tuple(

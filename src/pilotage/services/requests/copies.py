@@ -94,7 +94,7 @@ def resubmit(
     """A new request of exactly the failed parts of an ended one that no other resubmission has.
 
     These are the jobs that have failed for good, and the rest of elements that could not be split.
-    `inputs` replace the files with their names in the programs; `steps` have other resources.
+    `inputs` replace the files with their names in the programs; `steps` have other splittings and resources.
     """
     connection = tx.connection
     root = lock_chain(connection, seen_request(connection, actor, number))

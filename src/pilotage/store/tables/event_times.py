@@ -8,7 +8,22 @@ from pilotage.store.engine.decisions import hint
 
 @hint("it is an estimate")
 def time_per_event(connection: Connection, request: int, step: int, most: int) -> float | None:
-    """Seconds of a reference core for one event, from at most `most` done jobs of a step; None: not known."""
+    """Seconds of a reference core for one event, from at most `most` done jobs of a step; None: not known.
+
+    Before a resubmission has done jobs, the request tells it that it resubmits. Both count their steps alike.
+    """
+    asked: int | None = request
+    while asked is not None:
+        measured = _measured(connection, asked, step, most)
+        if measured is not None:
+            return measured
+        sql = "SELECT origin_id FROM requests WHERE id = ? AND root_id IS NOT NULL"
+        found = connection.execute(sql, (asked,)).fetchone()
+        asked = found[0] if found else None
+    return None
+
+
+def _measured(connection: Connection, request: int, step: int, most: int) -> float | None:
     sql = (
         f"SELECT sum(a.wall * a.processors * a.cpu_power), {bounded_sum(connection, 'e.events')}"
         " FROM (SELECT job_id, events"

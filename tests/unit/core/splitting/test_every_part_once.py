@@ -113,6 +113,24 @@ def test_generated_events_and_lumis_are_numbered_once(
     assert lumis == list(range(first_lumi, first_lumi + len(lumis)))
 
 
+@given(st.integers(1, 500), st.integers(1, 60), st.integers(1, 60), st.integers(1, 60), st.integers(0, 60))
+def test_jobs_of_a_generated_range_that_is_split_anew_keep_to_its_lumis(
+    events: int, per_job: int, per_lumi: int, new_per_job: int, new_per_lumi: int
+) -> None:
+    """The next lumis belong to other jobs of the first request."""
+    first = algorithm("EventBased", events_per_job=per_job, events_per_lumi=min(per_lumi, per_job))
+    new = algorithm("EventBased", events_per_job=new_per_job, events_per_lumi=min(new_per_lumi, new_per_job))
+    for failed in split([], first, Mask((), 1, events, 1)):
+        assert list(split([], first, failed)) == [failed]
+        again = list(split([], new, failed))
+        numbered = [n for mask in again for n in range(mask.first_event, mask.first_event + mask.events)]
+        assert numbered == list(range(failed.first_event, failed.first_event + failed.events))
+        for mask in again:
+            assert mask.lumis >= 1
+            assert mask.first_lumi >= failed.first_lumi
+            assert mask.first_lumi + mask.lumis <= failed.first_lumi + failed.lumis
+
+
 def test_a_mask_of_generated_events_with_another_size_of_job_leaves_exactly_the_other_events() -> None:
     element = Mask((), 100, 50)
     posted = list(split([], algorithm("EventBased", events_per_job=7), element))[2:4]

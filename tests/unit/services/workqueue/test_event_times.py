@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pilotage.core.requests.specification import StepSplitting
+from pilotage.store.tables import event_times
 from tests.unit.services.workqueue.queue_bench import QueueBench
 
 PARAMETERS = (("events_per_job", 100), ("max_lumi_time", 1000.0))
@@ -48,6 +49,26 @@ def test_the_time_of_done_jobs_is_used_where_none_is_given(queue: QueueBench, gi
         assert third.splitting.parameters["time_per_event"] == 30.0
         [mask] = agent.masks_of(third)
         assert "more than the 0.3 h of max_lumi_time" in mask.refused
+
+
+def test_a_resubmission_knows_the_times_of_the_request_that_it_resubmits(queue: QueueBench) -> None:
+    """Also in the second generation, and until it has done jobs of its own."""
+    data = queue.dataset("data")
+    queue.block(data, "b", 1, events=100, lumis=[(1, 1, 2)])
+    step = StepSplitting("EventAwareLumiBased", PARAMETERS)
+    first, second, third, clone = (queue.request(queue.step(splitting=step), inputs=[data]) for _ in range(4))
+    for later, earlier, root in ((second, first, first), (third, second, first), (clone, first, None)):
+        queue.run("UPDATE requests SET origin_id = ?, root_id = ? WHERE id = ?", earlier, root, later)
+    queue.intake(first)
+    agent = queue.agent()
+    agent.sync(1)
+    agent.split()
+    done_job(queue, 1, 3000.0)
+
+    def measured(request: int) -> float | None:
+        return event_times.time_per_event(queue.bench.connection, request, 0, 100)
+
+    assert [measured(request) for request in (first, second, third, clone)] == [30.0, 30.0, 30.0, None]
 
 
 def test_other_algorithms_are_offered_as_they_are(queue: QueueBench) -> None:

@@ -47,8 +47,13 @@ class EventBased(Algorithm, frozen=True, kw_only=True):
         return GeneratedJob(self.events_per_job, self.events_per_lumi or self.events_per_job)
 
     def generate(self, whole: Window, part: Window) -> Iterator[Mask]:
-        """Each job lies on the grid of `events_per_job` from the start of `whole`, which decides its lumis."""
+        """Each job lies on the grid of `events_per_job` from the start of `whole`, which decides its lumis.
+
+        A resubmission may make smaller jobs of a range. They share its lumis, since the next lumis are taken.
+        """
         job = self.generated_job
+        jobs, rest = divmod(whole.events, job.events)
+        shares = 0 < whole.lumis < jobs * job.lumis + ceil_div(rest, job.events_per_lumi)
         most, per_lumi = job
         begin, end = part.first_event - whole.first_event, part.first_event - whole.first_event + part.events
         while begin < end:
@@ -56,6 +61,9 @@ class EventBased(Algorithm, frozen=True, kw_only=True):
             until = min((number + 1) * most, end)
             first_lumi = whole.first_lumi + number * job.lumis + inside // per_lumi
             lumis = ceil_div(inside % per_lumi + until - begin, per_lumi)
+            if shares:
+                first, last = (place * whole.lumis // whole.events for place in (begin, until - 1))
+                first_lumi, lumis = whole.first_lumi + first, last - first + 1
             yield Mask((), whole.first_event + begin, until - begin, first_lumi, lumis)
             begin = until
 
