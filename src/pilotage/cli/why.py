@@ -232,7 +232,12 @@ def _jobs_ahead(place: PlaceInQueue) -> str:
         for number, what in ((place.higher, "of higher UserPriority"), (place.older, "older"))
         if number
     ]
-    return f"of the same queue {' and '.join(parts)}" if parts else "nothing of the same queue"
+    same = f"of the same queue {' and '.join(parts)}" if parts else "nothing of the same queue"
+    if not place.others:
+        return same
+    return (
+        f"{same}; {plural(place.others, 'job')} in {plural(place.queues, 'other queue')} for the same nodes"
+    )
 
 
 def _capped(number: int) -> str:

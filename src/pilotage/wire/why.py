@@ -107,16 +107,22 @@ class Standing:
     """The largest sums."""
     serves: str = ""
     """Whom its pilots serve alone, such as "alice"; "": everybody."""
+    others: int = 0
+    """Jobs that wait in the other queues of the draw."""
 
 
 @dataclass
 class PlaceInQueue:
-    """Jobs of the same queue that go before; 10,000 stands for that or more."""
+    """Jobs before a job or beside it; 10,000 of the same queue stand for that or more."""
 
     higher: int
     """With a higher UserPriority."""
     older: int
     """With the same one, submitted before."""
+    others: int = 0
+    """In other queues, for the same nodes."""
+    queues: int = 0
+    """The number of these queues."""
 
 
 @dataclass

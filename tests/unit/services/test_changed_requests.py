@@ -91,6 +91,23 @@ def test_an_abort_ends_elements_without_an_agent_at_once(bench: Bench, of_reques
     assert of_requests.state(request) == "aborted-completed"
 
 
+def test_jobs_on_nodes_are_killed_before_anything_else(bench: Bench, of_requests: RequestBench) -> None:
+    """Thousands of elements and made jobs may be left, and nodes go on with work that nobody wants."""
+    request = of_requests.request(state=RequestState.RUNNING_OPEN, closed=False)
+    of_requests.element(request, 1)
+    of_requests.release()
+    worker = bench.pilot()
+    running = worker.hold()
+    made = of_requests.element(request, 50)
+    free = of_requests.element(request, 0, state="Available")
+    end(bench, request, RequestState.ABORTED)
+    run = Propagation(of_requests.work_queue, request)
+    bench.do(lambda tx: run.run(tx, bench.now, 2))
+    assert worker.stopped(running) == [running.job]
+    assert [of_requests.element_state(element) for element in (made, free)] == ["Running", "Available"]
+    assert of_requests.jobs()["made"] == 50
+
+
 @pytest.mark.parametrize("seconds", [0, 1, 2, 3])
 def test_an_aborted_request_ends_whatever_its_jobs_do(
     bench: Bench, of_requests: RequestBench, seconds: int

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections import Counter
 from contextlib import suppress
+from dataclasses import replace
 from random import Random
 from typing import Any
 
 import pytest
 
 from pilotage.cli.outcome import JOB_FAILED
-from pilotage.cli.requests.wait import RequestOutcome
+from pilotage.cli.requests.wait import RequestOutcome, is_repaired
 from pilotage.core.errors import Conflict, InvalidInput
 from pilotage.core.jobs.description import JobDescription
 from pilotage.core.requests.json_format import stored_steps
@@ -136,6 +137,43 @@ def test_a_repaired_request_tells_where_its_parts_are_done(chain: ChainDesk) -> 
     with pytest.raises(Conflict) as refused:
         chain.resubmit(row.id)
     assert refused.value.hint == "all of them are done: nothing is left to make again"
+
+
+def test_a_repaired_request_counts_as_done_for_those_who_wait(chain: ChainDesk) -> None:
+    row, _ = chain.failed_request(2, **FILES)
+
+    def repaired() -> bool:
+        ended = chain.queue.request_row(row.id)
+        shown = chain.bench.do(lambda tx: progress.detail(tx.connection, ended, chain.bench.now))
+        assert shown.request.failed_jobs == 2
+        return is_repaired(shown.resubmitted)
+
+    assert not repaired()
+    first = chain.resubmit(row.id).row
+    assert not repaired()
+    [failed, _] = chain.make_jobs(first.id)
+    chain.end(first.id, [failed])
+    assert not repaired()
+    second = chain.resubmit(row.id).row
+    assert not repaired()
+    chain.make_jobs(second.id)
+    chain.end(second.id, [])
+    assert repaired()
+    outcome = RequestOutcome(row.id, "completed", True, 1, 2, 2, 0, repaired=True)
+    assert (outcome.code, replace(outcome, repaired=False).code) == (0, JOB_FAILED)
+    chain.do(changes.reject, second)
+    assert not repaired()
+    with pytest.raises(Conflict) as refused:
+        chain.resubmit(row.id)
+    assert refused.value.hint.endswith(f"`pilotage request clone {row.id}` makes all again")
+
+
+def test_the_way_out_of_a_resubmission_that_is_not_wanted_is_told(chain: ChainDesk) -> None:
+    row, _ = chain.failed_request(1, **FILES)
+    first = chain.resubmit(row.id).row
+    with pytest.raises(Conflict) as refused:
+        chain.do(changes.reject, first)
+    assert refused.value.hint == f"`pilotage request abort {first.id}` ends it"
 
 
 @pytest.mark.parametrize("fields", [FILES, GENERATED, LUMIS])

@@ -11,12 +11,14 @@ import pytest
 from pilotage.core import policy as policies
 from pilotage.core.ids import QueueId
 from pilotage.core.queues.wait_reason import Reason
+from pilotage.core.sites import SiteState
 from pilotage.services.director.ce_director import CeDirector
 from pilotage.services.director.ce_record import switch_ce
 from pilotage.services.director.ce_status import closed_ces
 from pilotage.services.director.local_orders import LocalOrders
 from pilotage.services.director.ordering import order_pilots
 from pilotage.services.policy.apply import apply_policy
+from pilotage.services.policy.site_states import set_site_state
 from pilotage.services.shares.corrections import apply_priorities
 from pilotage.services.why import answer as why_answer
 from pilotage.services.why import wait_history
@@ -25,7 +27,7 @@ from pilotage.store.tables.ces import CeProgress, CeSwitch
 from pilotage.store.tables.selections import JobSelection, Viewer
 from pilotage.store.writer.transaction import Transaction
 from pilotage.wire.jobs import JobSummary
-from pilotage.wire.why import Opening, Why
+from pilotage.wire.why import Opening, PlaceInQueue, Why
 from tests.unit.services.bench import HOME_OWNER, NODE, POLICY, RETRY_DELAY, Bench, MakeBench
 
 TWO_SITES = (
@@ -519,6 +521,50 @@ def test_its_place_in_the_queue(bench: Bench) -> None:
     place = why_job(bench, jobs[3]).in_queue
     assert place is not None
     assert (place.higher, place.older) == (3, 3)
+
+
+def test_the_queue_before_a_job_is_named_first(bench: Bench) -> None:
+    """A pilot is coming, and it is not for this job."""
+    bench.submit(50, cpu_time=5000)
+    [_, last] = bench.submit(2)
+    order(bench)
+    answer = why_job(bench, last)
+    assert answer.reason == Reason.PILOT
+    assert answer.summary.startswith(
+        "1 job of its queue goes before it and 50 jobs of other queues wait for the same nodes; a pilot was submitted"
+    )
+    assert answer.in_queue == PlaceInQueue(0, 1, others=50, queues=1)
+
+
+def test_a_lower_priority_of_the_same_owner_has_no_chance_meanwhile(bench: Bench) -> None:
+    [low], [high], [other] = (
+        bench.submit(),
+        bench.submit(user_priority=10, cpu_time=5000),
+        bench.submit(owner="bob"),
+    )
+    while not bench.do(lambda _: apply_priorities(bench.pool.queues)):
+        pass
+    order(bench)
+    chances = [why_job(bench, job).standings[0].chance for job in (low, high, other)]
+    assert chances == pytest.approx([0.0, 0.5, 0.5])
+
+
+def test_a_site_that_the_job_names_and_that_is_down_is_opened_first(make: MakeBench) -> None:
+    """Another site would take the job, but the job does not ask for it."""
+    bench = make(POLICY + '[sites.attic]\n[ces.up]\nsite = "attic"\nowners = "any"\n')
+    [job], [anywhere] = bench.submit(sites=("attic",)), bench.submit(memory=16384)
+    order(bench)
+    order(bench, "up")
+    bench.do(
+        lambda tx: set_site_state(
+            bench.pool, tx, "attic", SiteState.DOWN, by="ada", reason="cooling", until=None, now=bench.now
+        )
+    )
+    answer = why_job(bench, job)
+    assert answer.detail == "site-closed"
+    assert "`pilotage site enable attic`" in answer.advice
+    assert [found.text for found in answer.openings]
+    assert why_job(bench, anywhere).detail == "memory"
 
 
 def test_a_pilot_was_asked_for_or_is_held_back_or_there_is_no_room(bench: Bench) -> None:

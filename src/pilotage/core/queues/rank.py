@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pilotage.core.queues.draws import Rule
+from pilotage.core.queues.draws import Rule, orders_strictly
 from pilotage.core.queues.indexed_queue import Entity, IndexedQueue
 
 NODES = 64
@@ -96,8 +96,25 @@ def rank(entry: IndexedQueue, candidates: Sequence[IndexedQueue], rule: Rule) ->
     ours = sums[entry.entity]
     rivals = _rivals(entry.entity, sums, waiting)
     likely = win_probability(entry.priority, (other.priority for other in others), rule)
+    if orders_strictly(rule):
+        likely *= _own_order(entry, others)
     ahead = sum(1 for rival in sums if rival != entry.entity and _greater(sums[rival], ours))
     return Rank(buckets, likely, len(others) + 1, ours, ahead, rivals)
+
+
+def _own_order(entry: IndexedQueue, others: Sequence[IndexedQueue]) -> float:
+    """By how much the order among its owner's queues (own_order.py) changes the chance of a queue."""
+    own = [other for other in others if _owner(other) == _owner(entry)]
+    place = entry.order_place or 0
+    if any((other.order_place or 0) > place for other in own):
+        return 0.0
+    equal = entry.priority + sum(other.priority for other in own if (other.order_place or 0) == place)
+    lower = sum(other.priority for other in own if (other.order_place or 0) < place)
+    return 1 + lower / equal if equal else 1.0
+
+
+def _owner(entry: IndexedQueue) -> tuple[str, str]:
+    return entry.identity.owner, entry.identity.group
 
 
 def _greater(value: float, other: float) -> bool:

@@ -249,6 +249,9 @@ class WaitAnalysis:
         failed = [known_offer.failures(entry.identity) for known_offer in self.known]
         distances = [(len(conditions), Condition.SITE_CLOSED in conditions) for conditions in failed]
         nearest = min(distances)
+        # The job names the site: its closure is the cause, and another site is not asked for.
+        if entry.identity.sites and (1, True) in distances:
+            nearest = (1, True)
         places = tuple(place for place, distance in enumerate(distances) if distance == nearest)
         named = {condition for place in places for condition in failed[place]}
         return WaitVerdict(

@@ -15,6 +15,7 @@ from pilotage.core.requests.json_format import (
 )
 from pilotage.core.requests.specification import MAX_PRIORITY
 from pilotage.core.requests.states import (
+    ACTIVE,
     ENDED,
     RequestState,
     check_editable,
@@ -53,6 +54,11 @@ def reject(tx: Transaction, number: int, change: Change) -> RequestRow:
 
 def _reject(tx: Transaction, row: RequestRow, change: Change) -> RequestRow:
     """A resubmission has elements before it is assigned; they are cancelled."""
+    if row.state in ACTIVE:
+        raise Conflict(
+            f"request {row.id} is {row.state}, and only its results can be rejected",
+            hint=f"`pilotage request abort {row.id}` ends it",
+        )
     if elements.has_available(tx.connection, row.id):
         return _end(tx, row, RequestState.REJECTED, change)
     return _move(tx, row, RequestState.REJECTED, change)

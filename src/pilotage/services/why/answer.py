@@ -49,6 +49,8 @@ RECORD_PERIOD = 30.0
 
 _ASKED_OF_CES = frozenset({Reason.NEEDS, Reason.NO_OFFER, Reason.CE})
 """Reasons with which the Requirements may be the cause."""
+_OUTWEIGHED_BY_QUEUES = frozenset({Reason.PILOT, Reason.SLOTS, Reason.CE})
+"""Reasons that concern a job only after the jobs before it."""
 
 
 def _no_ad(name: str) -> CeAd | None:
@@ -112,7 +114,11 @@ def why_job(snapshot: WaitSnapshot | None, connection: Connection, job: JobSumma
         higher, older = wait_reasons.count_ahead(
             connection, QueueId(job.queue), job.user_priority, JobId(job.id), MAX_COUNTED_JOBS
         )
-        answer.in_queue = wire.PlaceInQueue(higher, older)
+        first = answer.standings[0] if answer.standings else None
+        others = (first.others, first.queues - 1) if first else (0, 0)
+        answer.in_queue = wire.PlaceInQueue(higher, older, *others)
+        if answer.reason in _OUTWEIGHED_BY_QUEUES:
+            answer.summary = job_wording.after_others(answer.in_queue) + answer.summary
     return answer
 
 
@@ -264,7 +270,8 @@ def _add_standings(
 
 def _standing(analysis: WaitAnalysis, entry: IndexedQueue, place: int) -> wire.Standing:
     known: KnownOffer = analysis.known[place]
-    standing = rank(entry, analysis.draw_candidates(place).entries, analysis.rule)
+    candidates = analysis.draw_candidates(place).entries
+    standing = rank(entry, candidates, analysis.rule)
     return wire.Standing(
         site=known.offer.site,
         ce=known.offer.ce,
@@ -281,6 +288,7 @@ def _standing(analysis: WaitAnalysis, entry: IndexedQueue, place: int) -> wire.S
         ahead=standing.ahead,
         rivals=[wire.Rival(r.owner, r.group, r.priority, r.ratio, r.waiting) for r in standing.rivals],
         serves=needs_wording.reserved_for(known.offer),
+        others=sum(other.waiting for other in candidates if other.id != entry.id),
     )
 
 

@@ -1,10 +1,25 @@
-"""The sentences of `why` about a job that does not wait: each function returns (summary, advice)."""
+"""The sentences of `why` about a single job. Sentences about one that does not wait return (summary, advice)."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from pilotage.core.plurals import plural
 from pilotage.wire.jobs import JobSummary
+from pilotage.wire.why import PlaceInQueue
+
+
+def after_others(place: PlaceInQueue) -> str:
+    """The jobs before a waiting job, to begin its summary; empty: there are none."""
+    before, beside = place.higher + place.older, place.others
+    parts = []
+    if before:
+        parts.append(f"{plural(before, 'job')} of its queue {'goes' if before == 1 else 'go'} before it")
+    if beside:
+        parts.append(
+            f"{plural(beside, 'job')} of other queues {'waits' if beside == 1 else 'wait'} for the same nodes"
+        )
+    return f"{' and '.join(parts)}; " if parts else ""
 
 
 def ended(job: JobSummary) -> tuple[str, str]:

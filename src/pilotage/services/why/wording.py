@@ -148,12 +148,12 @@ def _needs(
     sentences[Condition.FOLDER] = unshared(queue, policy)
     parts = [*closures, *(sentences[condition] for condition in conditions if condition in sentences)]
     summary = f"no known node fits: {'; '.join(parts)}"
+    if conditions == [Condition.SITE_CLOSED]:
+        return summary, "; ".join(dict.fromkeys(closures.values()))
     if answer.openings:
         best = answer.openings[0]
         where = f"at site {next(iter(best.sites))}" if len(best.sites) == 1 else f"at {len(best.sites)} sites"
         return summary, f"submit the job {_with(best)}: it then fits {plural(best.slots, 'slot')} {where}"
-    if conditions == [Condition.SITE_CLOSED]:
-        return summary, "; ".join(dict.fromkeys(closures.values()))
     if conditions == [Condition.REQUIRED_TAGS] and (unusable := _unusable_ces(offers)):
         return summary, unusable
     if advice := next((IN_PLACE[condition] for condition in conditions if condition in IN_PLACE), ""):

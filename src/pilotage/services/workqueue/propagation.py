@@ -110,9 +110,12 @@ def _steps(tx: Transaction, row: RequestRow) -> Sequence[_PropagationStep]:
                 _EndElements(step, E.RUNNING, E.CANCEL_REQUESTED),
             ]
         return [
+            # Jobs on nodes first: each second of theirs is lost, while elements and made jobs only wait.
+            _KillJobs(early),
             *elements,
             _CancelJobs(early, "made"),
             _CancelJobs(early, "cooloff"),
+            # Jobs that a release under way has put into the pool meanwhile.
             _KillJobs(early),
             *(_FinishCancel(step) for step in early),
             *_relocations(tx, row),

@@ -28,6 +28,7 @@ from pilotage.store.tables.requests import RequestRow
 from pilotage.store.tables.resubmissions import ResubmissionRow
 from pilotage.store.writer.transaction import Transaction
 
+REFUSED = frozenset({RequestState.REJECTED, RequestState.REJECTED_ARCHIVED})
 KEEPING = frozenset({*UNFINISHED, RequestState.FAILED})
 """A resubmission in one of these states may still do its parts. A failed one may be assigned again."""
 
@@ -105,6 +106,9 @@ def check_parts(connection: Connection, row: RequestRow, chain: Sequence[Resubmi
         hint = f"`pilotage request show {last}`; after its end, its failed parts can be resubmitted"
         if not any(states[number] in KEEPING for number in parts.left_out):
             hint = "all of them are done: nothing is left to make again"
+            if any(states[number] in REFUSED for number in parts.left_out):
+                # Their outputs stay in the data set, where each event may be only once.
+                hint = f"their results were rejected: `pilotage request clone {row.root or row.id}` makes all again"
         raise Conflict(f"each failed part of request {row.id} has a resubmission: {named}", hint=hint)
     return parts
 

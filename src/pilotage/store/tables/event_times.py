@@ -18,8 +18,8 @@ def time_per_event(connection: Connection, request: int, step: int, most: int) -
         if measured is not None:
             return measured
         sql = "SELECT origin_id FROM requests WHERE id = ? AND root_id IS NOT NULL"
-        found = connection.execute(sql, (asked,)).fetchone()
-        asked = found[0] if found else None
+        row = connection.execute(sql, (asked,)).fetchone()
+        asked = row[0] if row else None
     return None
 
 
