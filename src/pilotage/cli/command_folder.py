@@ -51,7 +51,7 @@ def _write_commands(folder: Path, module: str, names: Iterable[str]) -> None:
     except OSError as error:
         raise InvalidInput(f"the commands cannot be written to {folder}: {error.strerror}") from error
     print(f"{plural(len(paths), 'command')}: {', '.join(path.name for path in paths)}")
-    print(f"Put them into use:  export PATH={shlex.quote(str(folder.resolve()))}:$PATH")
+    print(f'Put them into use:  export PATH={shlex.quote(str(folder.resolve()))}:"$PATH"')
 
 
 def _is_ours(path: Path) -> bool:

@@ -95,6 +95,12 @@ def _lines(session: Session, progress: SubmissionProgress) -> list[str]:
         lines.append(f"  {group.count:,} x {group.reason}, such as job {group.job}")
         if group.last_line:
             lines.append(f"      {group.last_line}")
+    if progress.incomplete:
+        verb = "lacks" if len(progress.incomplete) == 1 else "lack"
+        lines.append(
+            f"{plural(len(progress.incomplete), 'Done job')} {verb} an output, such as job {progress.incomplete[0]}:"
+            f" pilotage status {progress.incomplete[0]}"
+        )
     return lines
 
 

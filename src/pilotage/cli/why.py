@@ -6,38 +6,61 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated
 
+from pilotage import wire
 from pilotage.cli.console import Column, CommandOutput
-from pilotage.cli.parser import CommandArgument
+from pilotage.cli.parser import CommandArgument, CommandOption
 from pilotage.cli.request_why import show_request
 from pilotage.cli.session import Session, connected
 from pilotage.cli.time_format import format_duration, format_instant
 from pilotage.client.selections import parse_ids
-from pilotage.core.errors import InvalidInput
+from pilotage.core.errors import InvalidInput, NotFound
+from pilotage.core.jobs.states import JobState
 from pilotage.core.plurals import plural
 
 if TYPE_CHECKING:
+    from pilotage.client import Client
     from pilotage.wire.why import CePilots, ClosedLimit, PlaceInQueue, Standing, Why
 
 QUEUE, REQUEST, ELEMENT = "queue", "request", "element"
 KINDS = (QUEUE, REQUEST, ELEMENT)
+WAITING = [str(state) for state in (JobState.WAITING, JobState.RESCHEDULED, JobState.HELD, JobState.BLOCKED)]
 
 
 @connected
 def why(
     session: Session,
     target: Annotated[
-        str,
+        str | None,
         CommandArgument(
             "A job (12), a task queue from `queue list` (queue:3), a request (request:5), or one of its"
             " elements (element:9)",
-            "TARGET",
+            "[TARGET]",
         ),
-    ],
+    ] = None,
+    submission: Annotated[
+        int | None,
+        CommandOption(
+            "The first job of this submission that waits, or else its first job",
+            "N",
+            names="-s --submission",
+            min=1,
+        ),
+    ] = None,
 ) -> None:
     """Explain why a job, a task queue, a request or an element waits.
 
     Shows the conditions that refuse it, the jobs and queues ahead of it, and changes that would start it.
     """
+    if (target is None) == (submission is None):
+        raise InvalidInput(
+            "why asks about one thing", hint="name a job, as in `pilotage why 12`, or a submission: -s 4"
+        )
+    if target is None:
+        with session.client() as client:
+            answer = client.why(_job_of(client, submission))
+        session.screen.json(answer)
+        _show(session.screen, answer, time.time())
+        return
     kind, colon, rest = target.rpartition(":")
     number = _number(rest if kind in ("", *KINDS) else target, target)
     with session.client() as client:
@@ -48,6 +71,17 @@ def why(
         answer = client.why_queue(number) if colon else client.why(number)
     session.screen.json(answer)
     _show(session.screen, answer, time.time())
+
+
+def _job_of(client: Client, submission: int | None) -> int:
+    """The first job of a submission that waits, or else its first job."""
+    for states in (WAITING, None):
+        chosen = wire.jobs.Selection(submission=submission, states=states)
+        if job := next(client.jobs(chosen, page=1), None):
+            return job.id
+    raise NotFound(
+        f"there is no submission {submission} with jobs", hint="`pilotage submission list` shows all"
+    )
 
 
 def _number(text: str, whole: str) -> int:

@@ -17,7 +17,7 @@ DIFFERENT = 1
 
 
 def replay(
-    file: Annotated[Path, CommandArgument("A record of `pilotage up --record`", "FILE")],
+    file: Annotated[Path, CommandArgument("A record of `pilotage up --record FILE`", "FILE")],
     database_url: Annotated[
         str, CommandOption("An empty database, for the record of a server on PostgreSQL", "URL")
     ] = "",

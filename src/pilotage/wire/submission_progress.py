@@ -47,7 +47,7 @@ class SubmissionsPage:
 
 @dataclass
 class FailureGroup:
-    """Failed jobs with the same reason."""
+    """Failed jobs with the same reason, apart from its amounts."""
 
     reason: str
     count: int
@@ -70,6 +70,8 @@ class SubmissionProgress:
     failures: List[FailureGroup]
     failures_read: int
     """The last failed jobs that are grouped."""
+    incomplete: List[int] = field(default_factory=list)
+    """Done jobs among the last ended ones that lack an output, the newest first."""
 
 
 @dataclass

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.client.fake_server import State
+from tests.unit.client.fake_server import State, job
 
 Cli = Callable[..., int]
 
@@ -80,6 +80,19 @@ def test_why_tells_the_refusing_condition_and_the_remedy(
     assert "here\t2\tmemory 2, tags 1" in found
     assert any(line.startswith("pilot\tlocal\t") and line.endswith("\t2 min") for line in found)
     assert not any("draw" in line for line in found), "no empty tables"
+
+
+def test_why_of_a_submission_is_that_of_its_first_waiting_job(cli: Cli, state: State) -> None:
+    state.failures += [(200, {"jobs": []}), (200, {"jobs": [job(12, "Waiting")]}), (200, NEEDS)]
+    assert cli("why", "-s", "4") == 0
+    assert state.paths("GET")[-1] == "/v1/jobs/12/why"
+    assert len(state.paths("GET")) == 3
+
+
+@pytest.mark.parametrize("arguments", [(), ("12", "-s", "4")])
+def test_why_asks_about_one_thing(cli: Cli, state: State, arguments: tuple[str, ...]) -> None:
+    assert cli("why", *arguments) == 2
+    assert state.paths("GET") == []
 
 
 def test_why_tells_the_competitors_of_a_queue(
@@ -181,6 +194,6 @@ def test_a_missing_target_and_an_unknown_job(
     cli: Cli, state: State, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli("why") == 2
-    assert "TARGET" in capsys.readouterr().err
+    assert "pilotage why 12" in capsys.readouterr().err
     assert cli("why", "7") == 4
     assert "there is no job 7" in capsys.readouterr().err

@@ -12,6 +12,7 @@ from pilotage.core.errors import InvalidInput
 from pilotage.core.policy import (
     ADMINISTRATOR,
     JOB_SHARING,
+    KEYS,
     NORMAL_USER,
     PolicyDifference,
     changes,
@@ -19,7 +20,7 @@ from pilotage.core.policy import (
     parse,
     warnings,
 )
-from pilotage.core.policy.parser import NODE_TAGS
+from pilotage.core.policy.parser import NODE_TAGS, _keys_below, hint_for_key
 from pilotage.pilot import node
 from pilotage.pilot.isolation.client import TAG
 
@@ -734,3 +735,19 @@ def test_administrators_of_a_site_must_be_users() -> None:
     text = '[groups.g]\n[users.u]\ngroups = ["g"]\n[sites.s]\nadministrators = ["u", "nobody"]\n'
     with pytest.raises(InvalidInput, match="no user nobody"):
         parse(text)
+
+
+@pytest.mark.parametrize("key", sorted({key.rpartition(".")[2] for key in KEYS} - {"*"}))
+@pytest.mark.parametrize("table", [["sites", "here"], ["ces", "local"], ["jobs"], []], ids=".".join)
+def test_a_hint_never_names_the_key_that_was_refused(key: str, table: list[str]) -> None:
+    """A key of another table: the hint names the table."""
+    hint = hint_for_key(key, table)
+    assert hint
+    known_here = key in _keys_below(table)
+    assert known_here or f"did you mean {key}?" not in hint
+
+
+def test_a_key_of_storage_places_in_another_table_is_sent_there() -> None:
+    with pytest.raises(InvalidInput) as refused:
+        parse("[sites.here]\npatience = 60\n")
+    assert refused.value.hint == "it belongs to [storage.NAME]"

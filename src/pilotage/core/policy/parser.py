@@ -250,12 +250,7 @@ def _translate_error(message: str, text: str, plain: dict[str, Any]) -> InvalidI
     unknown = re.search(r"unknown field `(\w+)`", reason)
     if unknown:
         line = line_of(text, [*keys, unknown[1]])
-        here = sorted(_keys_below(keys))
-        anywhere = {part for key in KEYS for part in key.split(".") if part != "*"}
-        near = difflib.get_close_matches(unknown[1], here, 1) or difflib.get_close_matches(
-            unknown[1], sorted(anywhere), 1
-        )
-        hint = f"did you mean {near[0]}?" if near else f"known here: {', '.join(here)}"
+        hint = hint_for_key(unknown[1], keys)
         return InvalidInput(f"unknown key {unknown[1]}", hint=hint, line=line, field=unknown[1])
     where = ".".join(keys)
     missing = re.search(r"required field `(\w+)`", reason)
@@ -268,6 +263,9 @@ def _translate_error(message: str, text: str, plain: dict[str, Any]) -> InvalidI
     line = line_of(text, keys)
     return InvalidInput(f"{where or 'the policy'}: {reason}", hint=hint, line=line, field=where or None)
 
+
+MOST_TABLES = 3
+"""Tables that a hint names."""
 
 _RENAMED = {("matching.rule", "document"): "dirac", ("director.demand", "document"): "dirac"}
 """Values that had another name before, by key."""
@@ -297,6 +295,24 @@ def in_words_of_toml(reason: str) -> str:
         return reason[:1].lower() + reason[1:]
     wanted = " or ".join(TYPE_NAMES.get(name.strip(), name.strip()) for name in types[1].split("|"))
     return f"must be {wanted}, not {TYPE_NAMES.get(types[2], types[2])}"
+
+
+def hint_for_key(unknown: str, keys: Sequence[str]) -> str:
+    """The key that a person may have meant by `unknown` below `keys`, or the table where it belongs."""
+    here = sorted(_keys_below(keys))
+    if near := difflib.get_close_matches(unknown, here, 1):
+        return f"did you mean {near[0]}?"
+    tables: dict[str, list[str]] = {}
+    for key in KEYS:
+        table, _, name = key.rpartition(".")
+        tables.setdefault(name, []).append(
+            f"[{table.replace('*', 'NAME')}]" if table else "the top of the policy"
+        )
+    if unknown in tables:
+        return f"it belongs to {' or '.join(sorted(tables[unknown])[:MOST_TABLES])}"
+    if near := difflib.get_close_matches(unknown, sorted(tables), 1):
+        return f"did you mean {near[0]} of {sorted(tables[near[0]])[0]}?"
+    return f"known here: {', '.join(here)}"
 
 
 def _keys_below(keys: Sequence[str]) -> set[str]:

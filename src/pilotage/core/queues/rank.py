@@ -103,7 +103,7 @@ def rank(entry: IndexedQueue, candidates: Sequence[IndexedQueue], rule: Rule) ->
 
 
 def _own_order(entry: IndexedQueue, others: Sequence[IndexedQueue]) -> float:
-    """By how much the order among its owner's queues (own_order.py) changes the chance of a queue."""
+    """The factor by which the order among its owner's queues (own_order.py) changes the chance of a queue."""
     own = [other for other in others if _owner(other) == _owner(entry)]
     place = entry.order_place or 0
     if any((other.order_place or 0) > place for other in own):

@@ -39,7 +39,7 @@ def record_rehearsal(ce: Ce, machine: ServerMachine, timeout: float, chance: str
     stamp = f"{STAMP_PREFIX}{chance}"
     shape = Shape(ce.pilot_processors, ce.pilot_memory, ce.wall)
     header = {
-        "about": f"recorded by `pilotage ce test --record` at a CE of type {ce.type}",
+        "about": f"recorded by `pilotage ce test NAME --record FILE` at a CE of type {ce.type}",
         "ce": _section(ce, redactor),
         "user": ACCOUNT,
         "shape": [*shape],

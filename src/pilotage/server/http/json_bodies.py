@@ -121,16 +121,17 @@ def _explain_error(body: bytes, error: Exception) -> InvalidInput:
 
 def _leaves(value: Any) -> Iterator[tuple[str, Any]]:
     """Yield (path, value) of every scalar in a JSON value, and of every member name."""
-    stack: list[tuple[str, Any]] = [("body", value)]
+    stack: list[tuple[str, Any]] = [("", value)]
     while stack:
         path, item = stack.pop()
+        inside = f"{path}." if path else ""
         if isinstance(item, dict):
             for name, member in item.items():
                 # The path is part of error messages, which could not be encoded with the original name.
                 plain = name.encode("ascii", "backslashreplace").decode()[:80]
-                yield f"{path}, a name", name
-                stack.append((f"{path}.{plain}", member))
+                yield f"{path or 'the body'}, a name", name
+                stack.append((f"{inside}{plain}", member))
         elif isinstance(item, list):
-            stack.extend((f"{path}.{number}", member) for number, member in enumerate(item))
+            stack.extend((f"{inside}{number}", member) for number, member in enumerate(item))
         else:
-            yield path, item
+            yield path or "the body", item

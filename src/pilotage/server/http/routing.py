@@ -86,7 +86,8 @@ def _install_errors(app: FastAPI) -> None:
     async def invalid(_request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
         first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
+        # A person knows the field, not the part of the message that carries it.
+        where = ".".join(str(part) for part in first["loc"][1:]) or str(first["loc"][0])
         return response_for(errors.InvalidInput(f"{where}: {plain_words(first['msg'])}"))
 
     async def http(request: Request, error: Exception) -> Response:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pilotage.core.ids import JobId
+from pilotage.core.jobs.alike_reasons import kind_of_reason
 from pilotage.core.jobs.states import CONFIRMED, FINAL, JobState
 from pilotage.services.submission.gates import EVERYBODY
 from pilotage.store.engine.connection import Connection
@@ -27,7 +28,8 @@ _RAN = (JobState.DONE, JobState.FAILED)
 def progress_of(connection: Connection, figures: SubmissionFigures, now: float) -> SubmissionProgress:
     """The progress of a submission. It reads some of its jobs only."""
     ended = sum(number for state, number in figures.states.items() if state in FINAL)
-    rate = _rate(_newest(connection, figures.id, _RAN, MOST_READ), now)
+    ran = _newest(connection, figures.id, _RAN, MOST_READ)
+    rate = _rate(ran, now)
     left = figures.jobs - ended
     failed = _newest(connection, figures.id, (JobState.FAILED,), MOST_READ)
     running = _newest(connection, figures.id, tuple(CONFIRMED), MOST_RUNNING)
@@ -39,6 +41,7 @@ def progress_of(connection: Connection, figures: SubmissionFigures, now: float) 
         running=sorted(row.id for row in running),
         failures=_groups(connection, failed),
         failures_read=len(failed),
+        incomplete=[row.id for row in ran if row.state == JobState.DONE and row.outputs_incomplete],
     )
 
 
@@ -57,12 +60,12 @@ def _rate(rows: Sequence[JobSummaryRow], now: float) -> float | None:
 
 def _groups(connection: Connection, failed: Sequence[JobSummaryRow]) -> list[FailureGroup]:
     """Failed jobs by their reason, the most frequent one first."""
-    by_reason: dict[str, list[int]] = {}
+    by_kind: dict[str, list[JobSummaryRow]] = {}
     for row in failed:
-        by_reason.setdefault(row.reason, []).append(row.id)
-    groups = sorted(by_reason.items(), key=lambda item: -len(item[1]))[:MOST_GROUPS]
-    lines = _last_lines(connection, [jobs[0] for _, jobs in groups])
-    return [FailureGroup(reason, len(jobs), jobs[0], lines.get(jobs[0], "")) for reason, jobs in groups]
+        by_kind.setdefault(kind_of_reason(row.reason), []).append(row)
+    groups = sorted(by_kind.values(), key=lambda rows: -len(rows))[:MOST_GROUPS]
+    lines = _last_lines(connection, [rows[0].id for rows in groups])
+    return [FailureGroup(rows[0].reason, len(rows), rows[0].id, lines.get(rows[0].id, "")) for rows in groups]
 
 
 def _last_lines(connection: Connection, jobs: Sequence[int]) -> dict[int, str]:

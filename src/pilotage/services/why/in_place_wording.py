@@ -13,7 +13,7 @@ IN_PLACE: Mapping[str, str] = {
     Condition.FOLDER: "an administrator can add the folder to ces.NAME.shared_folders of CEs whose nodes have it"
     " (`pilotage policy apply`); or submit without --here, so that the files are copied",
     Condition.ACCOUNT: "submit without --here, so that the files are copied",
-    Condition.NODE_FOLDER: "`pilotage trace JOB` names the nodes: mount the folder there, or remove it from"
+    Condition.NODE_FOLDER: "`pilotage status JOB` names the nodes: mount the folder there, or remove it from"
     " ces.NAME.shared_folders; a node is tried again after an hour",
 }
 """Advice for jobs in place."""

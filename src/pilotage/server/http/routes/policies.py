@@ -98,7 +98,10 @@ async def rollback(body: PolicyRollback, context: TheContext, caller: TheCaller)
         old: Policy = await asyncio.to_thread(parse, earlier.text)
     except InvalidInput as error:
         message = f"version {body.version} is not valid any more: {error.message}"
-        hint = error.hint or "see its text with `pilotage policy show --version`, and apply a corrected one"
+        hint = (
+            error.hint
+            or f"`pilotage policy show --version {body.version}` shows its text; apply a corrected one"
+        )
         raise InvalidInput(message, hint=hint, line=error.line, column=error.column) from None
     pool, now = context.pool, context.clock()
     changed = _changed_ces(pool.policy, old)
