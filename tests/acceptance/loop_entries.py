@@ -20,7 +20,8 @@ from fastapi.routing import APIRoute
 
 from pilotage.wire import limits
 from pilotage.wire.limits import Bounds
-from pilotage.wire.pilot import MAX_HELD, EnrolRequest, ExchangeRequest, ProbeReport
+from pilotage.wire.pilot import MAX_HELD, EnrolRequest, ExchangeRequest
+from pilotage.wire.probe import ProbeReport
 from tests.largest_bodies import Largest
 
 MANY = 140_000

@@ -67,7 +67,7 @@ def test_a_take_is_rebuilt_of_what_is_still_offered(connection: Any) -> None:
     offer(connection, 1, 6, 2.0, 4)
     offer(connection, 2, 5, 2.0, 5)
     assert [row.id for row in jobs.of_take(connection, PilotId(1), 5)] == [1, 2, 3]
-    jobs.save_held(connection, [jobs.HeldJob(3.0, 8, JobId(2))])
+    jobs.save_held(connection, [jobs.HeldJob(JobState.RUNNING, 3.0, 8, JobId(2))])
     rows = jobs.of_take(connection, PilotId(1), 5)
     assert [(row.id, row.epoch, row.state, row.parameters) for row in rows] == [
         (1, 1, JobState.MATCHED, "[1]"),
@@ -85,7 +85,7 @@ def test_held_counts_are_by_queue_site_and_ce(connection: Any) -> None:
     queue = fill(connection)
     offer(connection, 1, 1, 2.0, 1, 2, 3)
     offer(connection, 2, 1, 2.0, 4)
-    jobs.save_held(connection, [jobs.HeldJob(3.0, 8, JobId(2))])
+    jobs.save_held(connection, [jobs.HeldJob(JobState.RUNNING, 3.0, 8, JobId(2))])
     assert {row.id for row in held_jobs.of_live_pilots(connection)} == {1, 2, 3, 4}
     assert held_jobs.stalled_pilots(connection) == []
     ended = jobs.EndedJob(JobState.DONE, 0, 0, "", 0, 4.0, 9, JobId(3))
@@ -112,7 +112,7 @@ def test_due_retries_and_lapsed_offers_are_found(connection: Any) -> None:
     offer(connection, 1, 1, 100.0, 3)
     offer(connection, 1, 2, 101.0, 4)
     assert jobs.offer_times(connection, [3, 4]) == {3: 100.0, 4: 101.0}
-    jobs.save_held(connection, [jobs.HeldJob(102.0, 8, JobId(3))])
+    jobs.save_held(connection, [jobs.HeldJob(JobState.RUNNING, 102.0, 8, JobId(3))])
     held_jobs.extend_offers(connection, 5.0)
     assert jobs.offer_times(connection, [3, 4]) == {3: 102.0, 4: 106.0}
     assert pilots.unconfirmed_since(connection) == [(1, 101.0)]

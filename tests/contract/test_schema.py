@@ -147,6 +147,33 @@ def test_an_upgrade_lets_parents_be_marked_and_decided_on_again(unmade: Store) -
     assert rows == [(40, 3, "Killed"), (41, 3, "Waiting"), (42, 3, "Done")]
 
 
+def test_an_upgrade_corrects_attempts_that_never_began(unmade: Store) -> None:
+    """The words of the release tell them. The use of all is added up again."""
+    sql = """
+        INSERT INTO instance (id, uuid, incarnation, alive_at, use_as_of) VALUES (1, 'u', 1, 90, 90);
+        INSERT INTO events (id, at, kind, actor, old, new, detail, jobs) VALUES
+          (7, 5, 'released', 'pilots', 'Running', 'Rescheduled', 'could not be started soon', '[[1,1,2,9],[2,3,2,9]]'),
+          (8, 5, 'released', 'pilots', 'Running', 'Rescheduled', 'told to leave', '[[3,1,2,9]]');
+        INSERT INTO attempts (job_id, epoch, attempt, pilot_id, started, ended, outcome, owner, grp, site) VALUES
+          (1, 1, 1, 9, 3, 5, 'released', 'o', 'g', 's'), (2, 2, 1, 9, 1, 2, 'released', 'o', 'g', 's'),
+          (2, 3, 2, 9, 3, 5, 'released', 'o', 'g', 's'), (3, 1, 1, 9, 3, 5, 'released', 'o', 'g', 's'),
+          (1, 2, 2, 9, 6, 8, 'applied', 'o', 'g', 's')
+    """
+    with unmade.engine.begin() as connection:
+        _make_earlier(connection, revisions.FIRST_REVISION)
+        if unmade.name == "postgresql":
+            new_database._create_partitions(connection)
+        for statement in sql.split(";"):
+            connection.execute(sa.text(statement))
+    upgrade(unmade.engine)
+    with unmade.engine.connect() as connection:
+        attempts = "SELECT job_id, epoch, started, ended, ahead FROM attempts ORDER BY 1, 2"
+        rows = [tuple(row) for row in connection.execute(sa.text(attempts))]
+        [as_of] = connection.execute(sa.text("SELECT use_as_of FROM instance")).one()
+    assert rows == [(1, 1, 3, 3, 1), (1, 2, 6, 8, 0), (2, 2, 1, 2, 0), (2, 3, 3, 3, 1), (3, 1, 3, 5, 0)]
+    assert as_of is None
+
+
 def test_the_first_schema_has_its_file() -> None:
     assert EARLIER[0] == revisions.FIRST_REVISION
     assert set(EARLIER) <= revisions.known_revisions()

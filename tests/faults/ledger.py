@@ -29,11 +29,11 @@ from typing import Any, NamedTuple
 
 import psycopg
 
-from pilotage.core.jobs.states import FINAL, JOB_STATES, JobState
+from pilotage.core.jobs.states import CONFIRMED, FINAL, JOB_STATES, JobState
 from pilotage.core.policy import Policy, parse
 from pilotage.core.queues.identity import QueueIdentity
 
-WITH_PILOT = frozenset({JobState.MATCHED, JobState.RUNNING, JobState.STALLED, JobState.COMPLETING})
+WITH_PILOT = CONFIRMED | {JobState.MATCHED}
 AT_REST = FINAL | WITH_PILOT | {JobState.WAITING, JobState.RESCHEDULED}
 COMMIT = {"sqlite": "id", "postgresql": "extract(epoch FROM pg_xact_commit_timestamp(xmin))::float8"}
 

@@ -123,7 +123,7 @@ PLACES = (
     "SELECT sum(free) FROM (SELECT free FROM limit_states UNION ALL SELECT free FROM limit_blocks) AS places"
 )
 
-HELD = "SELECT count(*) FROM jobs WHERE state IN ('Matched', 'Running', 'Stalled', 'Completing')"
+HELD = "SELECT count(*) FROM jobs WHERE state IN ('Matched', 'Taken', 'Running', 'Stalled', 'Completing')"
 
 
 class Watch:

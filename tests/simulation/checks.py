@@ -14,6 +14,7 @@ from pilotage.core.queues.identity import QueueIdentity
 from pilotage.outside.batch.submission import NativeState
 from pilotage.twin.server import TwinServer
 from tests.faults.ledger import Ledger
+from tests.simulation import core_seconds
 from tests.simulation.broken import Broken, need
 from tests.simulation.payloads import PayloadBooks, PayloadEntry, incarnation_of
 from tests.simulation.people import PeopleBooks
@@ -95,8 +96,9 @@ def check_end(
     restores: Restores,
     *,
     budget: bool,
+    calm: bool,
 ) -> None:
-    """Once all is at rest."""
+    """Once all is at rest. `calm`: no fault has happened."""
     _starts_were_confirmed(connection, payloads, restores)
     _acknowledged_jobs_are_there(connection, people)
     _final_once(connection)
@@ -109,6 +111,9 @@ def check_end(
     if budget:
         _budgets_were_kept(sites, hosts, restores)
     _use_is_that_of_attempts(connection)
+    core_seconds.nothing_is_booked_without_a_start(connection, payloads, restores)
+    if calm:
+        core_seconds.all_books_agree(connection, payloads, sum(_booked(connection).values()))
 
 
 def _acknowledged_jobs_are_there(connection: Rows, people: PeopleBooks) -> None:
@@ -375,7 +380,7 @@ def memory_in_store(server: TwinServer, connection: Rows) -> dict[str, Any]:
     identities = server.context.pool.queues.identities
     for queue, site, ce in connection.execute(
         "SELECT j.queue_id, p.site, p.ce FROM jobs j JOIN pilots p ON p.id = j.pilot_id"
-        " WHERE j.state IN ('Matched', 'Running', 'Stalled', 'Completing')"
+        " WHERE j.state IN ('Matched', 'Taken', 'Running', 'Stalled', 'Completing')"
     ):
         for limit in policy.matching_limits():
             if limit.applies_at(site, ce) and limit.applies_to(identities[queue]):

@@ -139,6 +139,13 @@ def _admit_each_incarnation(pool: Any, tx: Any, hashed: str, request: Any) -> An
 _admit = exchange._admit
 
 
+def _begins_at_its_confirm(self: Any, job: Any, *, ahead: bool = False) -> Any:
+    return _hold(self, job)
+
+
+_hold = PilotRequest._hold
+
+
 def _same_incarnation(connection: Any, incarnation: int, id_floor: int) -> None:
     _begin_incarnation(connection, incarnation - 1, id_floor)
 
@@ -166,6 +173,7 @@ MISTAKES: Final[Mapping[str, tuple[Change, ...]]] = {
     "a late confirm of a lapsed offer is accepted": (
         _table(Custody.FREE, Message.CONFIRM, Decision(Answer.ACCEPTED)),
     ),
+    "jobs taken ahead run from their confirm on": ((PilotRequest, "_hold", _begins_at_its_confirm),),
     "a released job is kept": (_table(Custody.HELD, Message.RELEASE, Decision(Answer.ACCEPTED)),),
     "a pilot may go on with a job of others": ((PilotRequest, "_jobs_to_stop", lambda self, holding: []),),
     "a pilot is deaf to stop": ((Machine, "_drop", _deaf_to_stop),),

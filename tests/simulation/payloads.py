@@ -88,6 +88,14 @@ def _outputs(order: DataOrder, offer: OfferedJob, storage: Storage) -> tuple[Sto
     )
 
 
+SHORT = 0.02
+"""The part of their time that payloads take where they are short: pilots then take jobs ahead."""
+
+
+def has_short_payloads(seed: int) -> bool:
+    return seed % 5 == 4
+
+
 class PayloadBooks:
     """Implements `Payloads`."""
 
@@ -96,6 +104,7 @@ class PayloadBooks:
         self._seed, self._clock = seed, clock
         self.entries: list[PayloadEntry] = []
         self.storage = Storage()
+        self._pace = SHORT if has_short_payloads(seed) else 1.0
         self._running: dict[tuple[int, int, int], PayloadEntry] = {}
         self.doubled: list[PayloadEntry] = []
         """Starts of a try that had been started before."""
@@ -110,7 +119,7 @@ class PayloadBooks:
         if order is not None and not self.storage.read(order):
             code = 1
         files = _outputs(order, offer, self.storage) if order is not None and not code else ()
-        return PayloadRun(float(seconds) * rng.uniform(0.8, 1.2), code, files)
+        return PayloadRun(self._pace * float(seconds) * rng.uniform(0.8, 1.2), code, files)
 
     def started(self, pilot: SimulatedPilot, offer: OfferedJob, now: float) -> None:
         processors, begin = offer.payload.processors, self._clock()

@@ -83,6 +83,21 @@ def test_transactions_of_two_servers_overlap() -> None:
     assert history.overlaps.overlaps > 0
 
 
+def test_all_books_of_core_seconds_agree() -> None:
+    seed = 5 * Random().randrange(10_000) + 4
+    print("seed", seed)
+    _need(simulate(seed, faults=0))
+    with made("jobs taken ahead run from their confirm on"):
+        assert "core-seconds that ran" in simulate(seed, faults=0).failure
+
+
+@pytest.mark.slow
+def test_all_books_of_core_seconds_agree_for_longer_payloads() -> None:
+    seed = 5 * Random().randrange(10_000)
+    print("seed", seed)
+    _need(simulate(seed, faults=0))
+
+
 def test_every_kind_of_fault_is_drawn() -> None:
     drawn = {fault.kind for seed in range(200) for fault in draw_faults(Random(seed), WHOLE.faults[0], 600)}
     assert drawn == set(KINDS)

@@ -391,6 +391,7 @@ class _World:
                 self._hosts,
                 self._restores,
                 budget=has_budget(self._history.seed),
+                calm=not self._history.faults,
             )
             request_checks.check_end(connection, self._productions.books, self._payloads.storage)
             self._restores.check(connection)

@@ -36,6 +36,7 @@ STATE_COLOURS = {
     "Completing": "bright_blue",
     "Completed": "bright_blue",
     "Matched": "cyan",
+    "Taken": "cyan",
     "Deleted": "bright_black",
 }
 

@@ -36,7 +36,8 @@ def cost(
 ) -> None:
     """Show where the core-hours of pilots went: payload, start-up, idle or lost.
 
-    Payload: cores that jobs held. Start-up: from the start of the batch job to the pilot's first call.
+    Payload: cores that jobs held, from their start until the server has their end.
+    Start-up: from the start of the batch job to the pilot's first call.
     Idle: cores without a job. Lost: after the last sign of life of pilots that ended without a word.
     Administrators see everything, others their own jobs and pilots. Numbers for programs are core-seconds.
     """

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from pilotage.cli.time_format import format_duration, format_instant, format_size
+from pilotage.core.jobs.states import GIVEN_BACK, TAKEN_AHEAD
 
 if TYPE_CHECKING:
     from pilotage.wire.jobs import JobDetail
@@ -74,6 +75,9 @@ def _resources(description: dict[str, Any]) -> Iterator[str]:
 def _result_facts(detail: JobDetail) -> Iterator[Fact]:
     for attempt in detail.attempts:
         place = f"{attempt.site} {attempt.hostname}".strip()
+        if attempt.outcome in (TAKEN_AHEAD, GIVEN_BACK):
+            yield f"attempt {attempt.attempt}", "; ".join(part for part in (place, attempt.outcome) if part)
+            continue
         used = (
             f"{format_duration(attempt.wall)} wall, {format_duration(attempt.cpu)} CPU, {attempt.max_rss} MB"
             if attempt.ended

@@ -19,7 +19,7 @@ from pilotage.cli.parser import CommandArgument
 from pilotage.cli.session import LimitOption, Session, YesOption, connected
 from pilotage.cli.time_format import format_duration
 from pilotage.core.errors import InvalidInput
-from pilotage.core.jobs.states import CONFIRMED, FINAL
+from pilotage.core.jobs.states import FINAL, RUNS
 from pilotage.core.plurals import plural
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def list_submissions(
         (Column("submitted", rank=3), lambda row: session.screen.instant(row.submitted)),
         (Column("jobs", right=True), lambda row: row.count),
         (Column("ended", right=True), lambda row: _number_in(row, FINAL)),
-        (Column("running", right=True), lambda row: _number_in(row, CONFIRMED)),
+        (Column("running", right=True), lambda row: _number_in(row, RUNS)),
         (Column("parallel", right=True, rank=1), lambda row: row.parallel or ""),
         (Column("states", text=True), _states_text),
     )

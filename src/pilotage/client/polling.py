@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pilotage.core.errors import NotFound
-from pilotage.core.jobs.states import CONFIRMED, FINAL, JobState
+from pilotage.core.jobs.states import FINAL, RUNS, JobState
 from pilotage.wire.limits import LONGEST_POLL
 
 if TYPE_CHECKING:
     from pilotage.wire.jobs import Counts
 
 FINAL_STATES = frozenset(str(state) for state in FINAL)
-SILENT_STATES = frozenset(str(state) for state in JobState) - FINAL_STATES - frozenset(map(str, CONFIRMED))
+SILENT_STATES = frozenset(str(state) for state in JobState) - FINAL_STATES - frozenset(map(str, RUNS))
 """States in which no payload runs."""
 
 SMALL = 64 * 1024

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Tuple
 
 from pilotage.wire.finish_size import MAX_REPORTED, size_of
-from pilotage.wire.pilot import MAX_OTHER_FOLDERS, Finish, OfferedJob, Reference, Release
+from pilotage.wire.pilot import MAX_OTHER_FOLDERS, Finish, OfferedJob, Reference, Release, StartedPayload
 
 from .events import Key
 
@@ -60,12 +60,20 @@ class Assignment:
     finish: Optional[Finish] = None
     reason: str = ""
     """Why it is being stopped or released."""
+    ahead: bool = False
+    """The server holds it for a job that has not started."""
+    began: Optional[float] = None
+    """Instant of the start of its payload; None: it has none."""
     written: int = 0
     """MB that it has written to the disk, as far as it was measured."""
 
     @property
     def key(self) -> Key:
         return (self.offer.job, self.offer.epoch)
+
+    def ran(self) -> float:
+        """Seconds from the start of its payload to the begin of the present stage; 0 without a start."""
+        return 0.0 if self.began is None else max(0.0, self.since - self.began)
 
 
 class Used(NamedTuple):
@@ -110,12 +118,20 @@ class Assignments:
             raise AssertionError(f"{assignment.key}: {assignment.stage.value} to {stage.value}")
         del self._stages[assignment.stage][assignment.key]
         assignment.stage, assignment.since = stage, now
+        if stage is Stage.RUNNING:
+            assignment.began = now
         self._stages[stage][assignment.key] = assignment
         self._stage_of[assignment.key] = stage
 
     def remove(self, assignment: Assignment) -> None:
         del self._stages[assignment.stage][assignment.key]
         del self._stage_of[assignment.key]
+
+    def remove_reported(self, key: Key, stage: Stage) -> None:
+        """Remove an assignment if it is in this stage: the server has its report."""
+        assignment = self.get(key)
+        if assignment is not None and assignment.stage is stage:
+            self.remove(assignment)
 
     def count(self, *stages: Stage) -> int:
         number = 0
@@ -186,9 +202,31 @@ class Assignments:
 
     def releases(self) -> List[Release]:
         return [
-            Release(assignment.offer.job, assignment.offer.epoch, assignment.reason)
+            Release(assignment.offer.job, assignment.offer.epoch, assignment.reason, assignment.ran())
             for assignment in self._stages[Stage.RELEASED].values()
         ]
+
+    def starts(self, now: float, age: float) -> List[StartedPayload]:
+        """The untold starts of jobs taken ahead. Their payloads have run for `age` seconds or more."""
+        return [
+            StartedPayload(assignment.offer.job, assignment.offer.epoch, now - assignment.since)
+            for assignment in self._untold()
+            if now >= assignment.since + age
+        ]
+
+    def first_untold(self) -> float:
+        """The first start of a running payload that the server does not know; infinite: it knows all."""
+        return min((assignment.since for assignment in self._untold()), default=math.inf)
+
+    def note_told(self, starts: Iterable[StartedPayload]) -> None:
+        """The server has heard of these starts."""
+        for start in starts:
+            assignment = self.get((start.job, start.epoch))
+            if assignment is not None:
+                assignment.ahead = False
+
+    def _untold(self) -> Iterator[Assignment]:
+        return (assignment for assignment in self._stages[Stage.RUNNING].values() if assignment.ahead)
 
     def references(self, *stages: Stage) -> List[Reference]:
         return [Reference(assignment.offer.job, assignment.offer.epoch) for assignment in self._each(stages)]

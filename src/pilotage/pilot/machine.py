@@ -31,7 +31,6 @@ from .events import (
     ExchangeFailed,
     FolderDiffers,
     Follow,
-    Key,
     Kill,
     Leave,
     LogMessage,
@@ -45,9 +44,9 @@ from .events import (
     Tick,
 )
 from .exchange_timing import ExchangeTiming
-from .job_rate import JobRate
+from .job_rate import SHORT_PAYLOAD, JobRate
 from .pilot_config import PilotConfig
-from .room import may_ever_hold, present_room
+from .room import may_ever_hold, offers_ahead, present_room
 from .take_request import next_take
 
 STUCK_AFTER = 2.0
@@ -115,6 +114,7 @@ class Machine:
         instants = [config.end - config.margin, config.end - config.min_remaining, self._leave_by]
         if not timing.in_flight:
             instants += (timing.retry_at, timing.due_at, timing.take_at, self._coalesced_at())
+            instants.append(self.assignments.first_untold() + SHORT_PAYLOAD)
         if self.assignments.count(*ACTIVE) or config.leaves_cut_off:
             instants.append(timing.lease_until)
         if len(self.assignments):
@@ -132,6 +132,7 @@ class Machine:
         if request is None:
             return
         self._leave_reported = bool(request.leaving)
+        self.assignments.note_told(request.starts)
         self._apply_verdicts(response, now, actions)
         for offer in response.offers:
             if (offer.job, offer.epoch) not in self.assignments:
@@ -147,9 +148,9 @@ class Machine:
 
     def _apply_verdicts(self, response: ExchangeResponse, now: float, actions: List[Action]) -> None:
         for verdict in response.finishes:
-            self._forget_reported((verdict.job, verdict.epoch), Stage.FINISHED)
+            self.assignments.remove_reported((verdict.job, verdict.epoch), Stage.FINISHED)
         for verdict in response.releases:
-            self._forget_reported((verdict.job, verdict.epoch), Stage.RELEASED)
+            self.assignments.remove_reported((verdict.job, verdict.epoch), Stage.RELEASED)
         for verdict in response.confirms:
             assignment = self.assignments.get((verdict.job, verdict.epoch))
             if assignment is None or assignment.stage is not Stage.CONFIRMING:
@@ -165,11 +166,6 @@ class Machine:
             if assignment is not None:
                 reason = verdict.reason or verdict.verdict
                 self._drop(assignment, reason, now, actions, keep_streams=verdict.keep_streams)
-
-    def _forget_reported(self, key: Key, stage: Stage) -> None:
-        assignment = self.assignments.get(key)
-        if assignment is not None and assignment.stage is stage:
-            self.assignments.remove(assignment)
 
     def _on_exchange_failed(self, event: Event, now: float, actions: List[Action]) -> None:
         assert isinstance(event, ExchangeFailed)
@@ -351,7 +347,8 @@ class Machine:
         finishes = assignments.finishes()
         is_all = len(finishes) == sum(1 for ended in assignments.in_stages(Stage.FINISHED) if ended.finish)
         farewell = self.leaving if is_all and self._has_only_reports() else ""
-        pending = assignments.count(Stage.FINISHED, Stage.RELEASED, Stage.OFFERED)
+        starts = assignments.starts(now, SHORT_PAYLOAD)
+        pending = starts or assignments.count(Stage.FINISHED, Stage.RELEASED, Stage.OFFERED)
         if not (pending or farewell or now >= timing.due_at or (take and now >= timing.take_at)):
             return
         request = ExchangeRequest(
@@ -362,6 +359,8 @@ class Machine:
             take=take,
             leaving=farewell,
             unfit=bool(farewell and self.config.unfit),
+            starts=starts,
+            ahead=offers_ahead(self.config, assignments),
         )
         for assignment in assignments.in_stages(Stage.OFFERED):
             assignments.move(assignment, Stage.CONFIRMING, now)

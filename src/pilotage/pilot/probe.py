@@ -10,8 +10,9 @@ import time
 import urllib.parse
 from typing import List
 
-from pilotage.wire.pilot import EnrolResponse, ProbeAnswer, ProbeCheck, ProbeReport
+from pilotage.wire.pilot import EnrolResponse
 from pilotage.wire.pilot_calls import PROBE
+from pilotage.wire.probe import ProbeAnswer, ProbeCheck, ProbeReport
 from pilotage.wire.proxy import find_proxy
 from pilotage.wire.server_trust import ServerTrust
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import List, NamedTuple
 
 from pilotage.wire.pilot import Payload
 
-from .assignments import ACTIVE, OCCUPYING, Assignments, Used
+from .assignments import ACTIVE, OCCUPYING, Assignments, Stage, Used
 from .pilot_config import PilotConfig
 
 
@@ -44,6 +44,20 @@ def room_beside(config: PilotConfig, assignments: Assignments, used: Used) -> Ro
 def present_room(config: PilotConfig, assignments: Assignments) -> Room:
     """The resources that no running payload uses."""
     return room_beside(config, assignments, assignments.resources_used(*OCCUPYING))
+
+
+def offers_ahead(config: PilotConfig, assignments: Assignments) -> List[int]:
+    """Mark the offers that must wait until a payload ends. Returns their jobs."""
+    offers = assignments.in_stages(Stage.OFFERED)
+    if not offers:
+        return []
+    room = room_beside(config, assignments, assignments.resources_used(*OCCUPYING, Stage.READY))
+    for assignment in offers:
+        payload = assignment.offer.payload
+        assignment.ahead = not room.holds(payload)
+        if not assignment.ahead:
+            room = room.without(payload)
+    return [assignment.offer.job for assignment in offers if assignment.ahead]
 
 
 def may_ever_hold(config: PilotConfig, assignments: Assignments, payload: Payload) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from pilotage.core.jobs.states import GIVEN_BACK, TAKEN_AHEAD
 from pilotage.documents.html_file import ReportTable
 
 if TYPE_CHECKING:
@@ -61,7 +62,8 @@ class AttemptSums:
 
     def add_all(self, attempts: Iterable[JobAttempt]) -> None:
         for attempt in attempts:
-            self.add(attempt)
+            if attempt.outcome not in (TAKEN_AHEAD, GIVEN_BACK):
+                self.add(attempt)
 
     def add(self, attempt: JobAttempt) -> None:
         kind = kind_of(attempt)

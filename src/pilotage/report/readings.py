@@ -114,7 +114,10 @@ def utc(at: float) -> str:
 
 def use_facts(use: PlaceUse) -> list[tuple[str, str]]:
     return [
-        ("core-seconds", f"{_amount(use.core_seconds)} ({tables.core_hours(use.core_seconds)} core-hours)"),
+        (
+            "core-seconds of attempts",
+            f"{_amount(use.core_seconds)} ({tables.core_hours(use.core_seconds)} core-hours)",
+        ),
         ("CPU seconds", _amount(use.cpu_seconds)),
     ]
 

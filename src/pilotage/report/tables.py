@@ -35,7 +35,8 @@ def places_table(sums: AttemptSums) -> ReportTable:
         shown = [*shown, rest]
     note = (
         "Core-hours: wall time by cores of the attempts that have ended. Efficiency: CPU time by these."
-        " An attempt with no result was killed, or lost with its pilot."
+        " An attempt with no result was killed, given back or lost with its pilot. A job that a pilot took ahead and"
+        " gave back unstarted is none."
     )
     columns = ("site", "CE", "attempts", "done", "failed", "no result", "running", "core-hours",
                "of results", "efficiency")  # fmt: skip
@@ -133,5 +134,9 @@ def costs_table(row: CostRow) -> ReportTable:
     rows = tuple(
         (name, core_hours(amount), f"{amount:,.0f}") for name, amount in (*parts, ("total", row.total))
     )
-    note = "Payload: cores that jobs held. `pilotage cost` has the same figures by CE, owner and group."
+    note = (
+        "Payload: cores that jobs held, from the start of an attempt until the server has its end. The core-seconds"
+        " of attempts are wall time of programs, as pilots measured it. `pilotage cost` has the same figures by CE,"
+        " owner and group."
+    )
     return ReportTable("Cost: core time of pilots", note, ("part", "core-hours", "core-seconds"), rows)

@@ -112,7 +112,8 @@ class Attempt:
     started: float
     ended: Optional[float]
     outcome: str
-    """"" while it runs, "applied", or why it was not: "lease over", "released", "superseded", "killed" ..."""
+    """"" while it runs, "applied", or why it was not: "lease over", "released", "superseded", "killed" ...; of one
+    whose payload has not started "taken ahead" or "given back before its start", without any time."""
     exit_code: Optional[int] = None
     failure: str = ""
     message: str = ""

@@ -153,37 +153,19 @@ class EnrolResponse:
 
 
 @dataclass
-class ProbeCheck:
-    """One finding of a probe about its node."""
-
-    name: Name
-    state: Name
-    """ok, warning or failed."""
-    text: Message = ""
-
-
-@dataclass
-class ProbeReport:
-    """POST /v1/pilot/probe: the findings of a probe, which ends with this message."""
-
-    checks: Annotated[List[ProbeCheck], Bounds(longest=100)] = field(default_factory=list)
-    clock: Instant = 0.0
-    """Seconds since 1970 by the node's clock. It is compared, and nothing is computed with it."""
-
-
-@dataclass
-class ProbeAnswer:
-    """The server has stored the report."""
-
-    stored: bool = True
-
-
-@dataclass
 class Reference:
     """One try at a job: the job and the epoch of the offer that gave it."""
 
     job: Id
     epoch: Int32
+
+
+@dataclass
+class StartedPayload(Reference):
+    """The payload of a job that was taken ahead runs."""
+
+    ran: Seconds = 0.0
+    """Seconds since its start, by the node's clock."""
 
 
 @dataclass
@@ -243,6 +225,8 @@ class Release:
     job: Id
     epoch: Int32
     reason: Message = ""
+    ran: Optional[Seconds] = None
+    """Seconds that its payload ran; 0: it never began. None: an old pilot does not tell."""
 
 
 @dataclass
@@ -265,7 +249,7 @@ class Take:
 class ExchangeRequest:
     """POST /v1/pilot/exchange: several messages, one transaction; also the heartbeat (all empty).
 
-    The server works through finishes, releases, confirms, take, in this order. `holding` are all the offers and
+    The server works through finishes, releases, confirms, starts, take, in this order. `holding` are all the offers and
     jobs that the pilot believes to be its own after this message. Offers and jobs that are not come back in `stop`.
     """
 
@@ -282,6 +266,11 @@ class ExchangeRequest:
     """With `leaving`, if the server wants it: the end of the pilot's own output."""
     unfit: bool = False
     """The pilot leaves because no payload may run on this node; `leaving` tells why."""
+    starts: Annotated[List[StartedPayload], Bounds(longest=MAX_HELD)] = field(default_factory=list)
+    """Jobs that were taken ahead and whose payloads run now, told again until this is answered. A payload that ends
+    soon has no start here: its end tells how long it ran."""
+    ahead: Annotated[List[Id], Bounds(longest=MAX_HELD)] = field(default_factory=list)
+    """The jobs among `confirms` that are started later, as earlier ones end. They use no core yet."""
 
 
 @dataclass

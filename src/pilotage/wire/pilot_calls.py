@@ -3,14 +3,8 @@
 from __future__ import annotations
 
 from .call import ANYBODY, ENROLLING, PILOT, ApiCall, NoRequest, Nothing
-from .pilot import (
-    EnrolRequest,
-    EnrolResponse,
-    ExchangeRequest,
-    ExchangeResponse,
-    ProbeAnswer,
-    ProbeReport,
-)
+from .pilot import EnrolRequest, EnrolResponse, ExchangeRequest, ExchangeResponse
+from .probe import ProbeAnswer, ProbeReport
 
 ENROL = ApiCall("POST", "/v1/pilot/enrol", EnrolRequest, EnrolResponse, ENROLLING)
 EXCHANGE = ApiCall("POST", "/v1/pilot/exchange", ExchangeRequest, ExchangeResponse, PILOT)

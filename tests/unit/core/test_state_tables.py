@@ -30,6 +30,16 @@ MORE_THAN_DIRAC = {
     (S.WAITING, S.DONE): "a late finish of the newest epoch is applied to a job that waits again",
     (S.WAITING, S.FAILED): "a late finish that says the job has failed",
     (S.MATCHED, S.WAITING): "an offer was lost or given back: nothing has begun",
+    (S.MATCHED, S.TAKEN): "a pilot takes it ahead: it is confirmed, and does not run yet",
+    (S.TAKEN, S.RUNNING): "an earlier job there has ended: it starts",
+    (S.TAKEN, S.WAITING): "it is given back before its start",
+    (S.TAKEN, S.DONE): "it was so short that its end tells its start",
+    (S.TAKEN, S.FAILED): "it was so short that its end tells its start",
+    (S.TAKEN, S.RESCHEDULED): "it failed soon, or its pilot was lost",
+    (S.TAKEN, S.KILLED): "its owner ends it",
+    (S.RESCHEDULED, S.TAKEN): "the pilot that was given up comes back, and has not started it",
+    (S.WAITING, S.TAKEN): "as from Rescheduled, after the delay of the next try",
+    (S.HELD, S.TAKEN): "as from Rescheduled, while a person holds it",
     (S.MATCHED, S.DONE): "the finish comes before its confirm",
     (S.RESCHEDULED, S.DONE): "a late finish between the end of a lease and the next try",
     (S.RESCHEDULED, S.RUNNING): "the pilot that was given up comes back: the try goes on",
@@ -146,7 +156,13 @@ def test_the_diagram_has_every_move_and_no_other() -> None:
 
 def test_every_move_of_dirac_is_allowed_and_every_other_one_has_its_reason() -> None:
     theirs = dirac_suites()["job/state-machine"]["transitions"]
-    assert set(theirs) == {str(state) for state in JobState} - {"Blocked", "Held", "Skipped", "Superseded"}
+    assert set(theirs) == {str(state) for state in JobState} - {
+        "Blocked",
+        "Held",
+        "Skipped",
+        "Superseded",
+        "Taken",
+    }
     dirac = {(S(old), S(new)) for old, following in theirs.items() for new in following}
     ours = {(old, new) for old in JobState for new in JOB_STATES.rows[old].next}
     assert dirac <= ours

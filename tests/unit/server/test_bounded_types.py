@@ -20,13 +20,13 @@ from pilotage.core.requests.fields import LOG_COLLECT, MERGE, OUTPUT, REQUEST, R
 from pilotage.core.requests.parser import parse_mapping
 from pilotage.server.http.pilot_endpoints import ENDPOINTS
 from pilotage.server.http.routes import routers
-from pilotage.wire import limits, pilot
+from pilotage.wire import limits, pilot, probe
 from pilotage.wire.limits import Bounds
 
 PILOTS = {
     "/v1/pilot/exchange": pilot.ExchangeRequest,
     "/v1/pilot/enrol": pilot.EnrolRequest,
-    "/v1/pilot/probe": pilot.ProbeReport,
+    "/v1/pilot/probe": probe.ProbeReport,
 }
 
 READ_BY_TABLE = {

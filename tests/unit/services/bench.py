@@ -358,7 +358,9 @@ class Bench:
             of_job = outcomes.get(job, [])
             # A person may have a failed job begin again.
             assert of_job.count("applied") <= 1 + [step.kind for step in history].count("rescheduled")
-            assert (pilot is not None) == (state in ("Matched", "Running", "Stalled", "Completing")), job
+            assert (pilot is not None) == (
+                state in ("Matched", "Taken", "Running", "Stalled", "Completing")
+            ), job
             if state in FINAL:
                 assert None not in of_job
         assert (

@@ -24,6 +24,7 @@ MINOR = {
     "Held": "Held by a person",
     "Waiting": "Pilot Agent Submission",
     "Matched": "Assigned",
+    "Taken": "Assigned",
     "Running": "Application",
     "Rescheduled": "Job Rescheduled",
     "Done": "Execution Complete",

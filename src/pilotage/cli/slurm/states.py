@@ -46,6 +46,7 @@ BY_JOB_STATE: Final[dict[JobState, SlurmState]] = {
     JobState.HELD: PENDING,
     JobState.WAITING: PENDING,
     JobState.MATCHED: PENDING,
+    JobState.TAKEN: PENDING,
     JobState.RESCHEDULED: PENDING,
     JobState.RUNNING: RUNNING,
     JobState.STALLED: RUNNING,

@@ -3,7 +3,7 @@
 Sixteen states and their transitions come from DIRAC (JobStatus of 9.1). Pilotage adds the transitions of the
 hand-over: a lost offer returns the job to Waiting, and an expired lease moves it to Rescheduled. A late result is
 applied in any state that is not final, as long as no newer attempt exists. Pilotage also adds the states Superseded,
-Blocked, Held and Skipped.
+Blocked, Held, Skipped and Taken.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ class JobState(StrEnum):
     HELD = "Held"
     WAITING = "Waiting"
     MATCHED = "Matched"
+    TAKEN = "Taken"
     RESCHEDULED = "Rescheduled"
     RUNNING = "Running"
     STALLED = "Stalled"
@@ -73,26 +74,37 @@ JOB_STATES: StateTable[JobState] = StateTable(
         S.HELD: Row(
             "owner",
             "kept from running until a person releases it, in no task queue",
-            {S.BLOCKED, S.WAITING, S.RUNNING, S.DONE, S.FAILED, S.DELETED, S.KILLED},
+            {S.BLOCKED, S.WAITING, S.TAKEN, S.RUNNING, S.DONE, S.FAILED, S.DELETED, S.KILLED},
         ),
         S.WAITING: Row(
             "matcher",
             "in a task queue",
-            {S.BLOCKED, S.HELD, S.MATCHED, S.RUNNING, S.RESCHEDULED, S.DONE, S.FAILED, S.DELETED, S.KILLED},
+            {
+                *(S.BLOCKED, S.HELD, S.MATCHED, S.TAKEN, S.RUNNING, S.RESCHEDULED),
+                *(S.DONE, S.FAILED, S.DELETED, S.KILLED),
+            },
         ),
         S.MATCHED: Row(
             "pilot",
             "offered to a pilot that has not confirmed yet",
+            {S.TAKEN, S.RUNNING, S.WAITING, S.DONE, S.FAILED, S.RESCHEDULED, S.KILLED},
+        ),
+        S.TAKEN: Row(
+            "pilot",
+            "taken ahead by a pilot, which starts it as earlier jobs end; it uses no core yet",
             {S.RUNNING, S.WAITING, S.DONE, S.FAILED, S.RESCHEDULED, S.KILLED},
         ),
         S.RESCHEDULED: Row(
             "retry duty",
             "returns to its queue after the retry delay, or to its pilot if that comes back before",
-            {S.BLOCKED, S.HELD, S.WAITING, S.RUNNING, S.RECEIVED, S.DONE, S.DELETED, S.FAILED, S.KILLED},
+            {
+                *(S.BLOCKED, S.HELD, S.WAITING, S.TAKEN, S.RUNNING, S.RECEIVED),
+                *(S.DONE, S.DELETED, S.FAILED, S.KILLED),
+            },
         ),
         S.RUNNING: Row(
             "pilot",
-            "held by a pilot",
+            "its payload runs",
             {S.STALLED, S.DONE, S.FAILED, S.RESCHEDULED, S.COMPLETING, S.KILLED, S.RECEIVED},
         ),
         S.STALLED: Row(
@@ -138,8 +150,14 @@ JOB_STATES: StateTable[JobState] = StateTable(
 FINAL = frozenset({S.DONE, S.FAILED, S.KILLED, S.SKIPPED, S.SUPERSEDED, S.DELETED})
 """Every job ends in one of these states."""
 
-CONFIRMED = frozenset({S.RUNNING, S.STALLED, S.COMPLETING})
+RUNS = frozenset({S.RUNNING, S.STALLED, S.COMPLETING})
+"""Its payload has started: the job holds cores."""
+
+CONFIRMED = RUNS | {S.TAKEN}
 """Confirmed by a pilot: custody *held* in the hand-over."""
+
+TAKEN_AHEAD, GIVEN_BACK = "taken ahead", "given back before its start"
+"""The outcomes that people see of attempts whose payloads have not started. No time of them counts."""
 
 FREE = frozenset(JobState) - FINAL - CONFIRMED - {S.MATCHED}
 """Held by no pilot: custody *free* in the hand-over. Only Waiting jobs are offered."""

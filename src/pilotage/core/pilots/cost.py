@@ -1,7 +1,7 @@
 """Where the core-seconds of a pilot went: payload, start-up, idle or lost. Each one is booked exactly once.
 
 - *start-up*: from the start of the batch job to the pilot's first call;
-- *payload*: cores that attempts held, from the confirmation of the attempt to its end;
+- *payload*: cores that attempts held, from the start of the attempt to its end;
 - *idle*: cores that no attempt held;
 - *lost*: from the last sign of life of a pilot that ended without a word; all of a pilot that never called.
 

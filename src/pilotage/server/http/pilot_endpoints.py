@@ -32,8 +32,9 @@ from pilotage.store.tables import pilots
 from pilotage.store.writer.replies import LoopReply
 from pilotage.store.writer.transaction import BatchableRequest, Request
 from pilotage.store.writer.writer import Writer
-from pilotage.wire.pilot import EnrolRequest, ExchangeRequest, ExchangeResponse, ProbeReport
+from pilotage.wire.pilot import EnrolRequest, ExchangeRequest, ExchangeResponse
 from pilotage.wire.pilot_calls import ENROL, EXCHANGE, PROBE
+from pilotage.wire.probe import ProbeReport
 
 Message = TypeVar("Message")
 
@@ -112,7 +113,7 @@ async def _check_objects(context: Context, token: str, messages: Sequence[Exchan
 
 def _weight(request: ExchangeRequest) -> int:
     """How many simple messages the request is worth."""
-    reports = len(request.finishes) + len(request.releases) + len(request.confirms)
+    reports = len(request.finishes) + len(request.releases) + len(request.confirms) + len(request.starts)
     return max(1, reports, min(request.take.count, MOST) if request.take is not None else 0)
 
 

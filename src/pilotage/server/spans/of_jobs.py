@@ -139,7 +139,7 @@ def _times_until(history: Sequence[Event], own: Sequence[int], last: int) -> Att
     later = history[matched + 1 : last + 1]
     # Without such an event the attempt goes on: the caller knows its end.
     ended = next((event.at for event in later if event.new not in _WITH_PILOT), float("inf"))
-    confirmed = next((event.at for event in later if event.new == JobState.RUNNING), ended)
+    confirmed = next((event.at for event in later if event.new in CONFIRMED), ended)
     waiting = history[matched - 1].at if matched else history[matched].at
     return AttemptTimes(waiting, history[matched].at, confirmed, ended, ended, 0.0, 0.0, 0.0)
 

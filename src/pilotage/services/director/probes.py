@@ -21,7 +21,7 @@ from pilotage.store.tables.ce_probes import CeProbeRow
 from pilotage.store.tables.events import record
 from pilotage.store.tables.pilots import PilotRow
 from pilotage.store.writer.transaction import Transaction
-from pilotage.wire.pilot import ProbeAnswer, ProbeCheck, ProbeReport
+from pilotage.wire.probe import ProbeAnswer, ProbeCheck, ProbeReport
 
 NEXT_LISTING = 15.0
 """Seconds until a batch system that did not answer has been asked again: somebody may have mended it."""

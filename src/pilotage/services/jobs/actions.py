@@ -94,7 +94,7 @@ def _refuse_kill(job: JobRow) -> str:
 
 
 def _kill(moves: JobTransitions, job: JobRow, reason: str, place: PilotRow | None) -> None:
-    moves.cut_attempt(job, "killed")
+    moves.attempts.cut(job, "killed")
     if job.epoch:
         # Later reports of this attempt are refused, even if the job is rescheduled before they arrive.
         job = moves.finish_taken(job, job.epoch, "killed")

@@ -10,6 +10,7 @@ from pilotage.core.ids import JobId
 from pilotage.core.jobs.states import CONFIRMED, JobState
 from pilotage.core.requests.retries import DATA_FAILURES
 from pilotage.core.short_text import cut_middle
+from pilotage.services.jobs.attempt_changes import MESSAGE_BYTES
 from pilotage.services.jobs.failures import counted
 from pilotage.services.jobs.stored_files import register_files, register_logs
 from pilotage.services.jobs.transitions import JobTransitions
@@ -19,8 +20,6 @@ from pilotage.store.tables.jobs import JobRow
 from pilotage.store.tables.pilots import PilotRow
 from pilotage.wire.pilot import Finish
 
-MESSAGE_BYTES = 2000
-"""Maximum length of a pilot's message about a failure; the rest is cut."""
 MAX_MISSING, MAX_REFUSED = 1000, 100
 NAME_LENGTH, REASON_LENGTH = 1000, 200
 """Characters of a name and a reason in a report about outputs; the rest is cut."""
@@ -58,7 +57,7 @@ def apply_finish(pool: Pool, finish: Finish, job: JobRow, pilot: PilotRow, moves
     )
     if verdict is RetryDecision.GIVE_UP or (refusal is not None and refusal.is_final):
         return _end(finish, job, JobState.FAILED, reason, place, moves, failure)
-    _close(finish, "retried", failure, moves)
+    moves.attempts.close(finish, "retried", failure)
     if with_pilot:
         moves.retry(job, "failed-try", reason, place)
         return JobState.RESCHEDULED
@@ -79,7 +78,7 @@ def _end(
     moves.end(
         job, "finished", new, reason, place, exit_code=finish.exit_code, failure=failure, wall=finish.wall
     )
-    _close(finish, "applied", failure, moves)
+    moves.attempts.close(finish, "applied", failure)
     return new
 
 
@@ -107,23 +106,6 @@ def incomplete_outputs(finish: Finish) -> str:
     return f"{first} (and {number - 1} more)" if number > 1 else first
 
 
-def _close(finish: Finish, outcome: str, failure: str, moves: JobTransitions) -> None:
-    moves.close_attempt(
-        attempts.FinishedAttempt(
-            moves.pool.server.attempt_instant(moves.now),
-            outcome,
-            finish.exit_code,
-            failure,
-            cut_middle(finish.message, MESSAGE_BYTES),
-            finish.wall,
-            finish.cpu,
-            finish.max_rss,
-            JobId(finish.job),
-            finish.epoch,
-        )
-    )
-
-
 def save_result(finish: Finish, moves: JobTransitions) -> None:
     """Store the standard output and error of an attempt, and the list of its outputs."""
     stdout, stderr = _decoded(finish.stdout), _decoded(finish.stderr)
@@ -134,7 +116,7 @@ def save_result(finish: Finish, moves: JobTransitions) -> None:
             (output.name[:NAME_LENGTH], output.reason[:REASON_LENGTH])
             for output in finish.refused[:MAX_REFUSED]
         ]
-        moves.result(
+        moves.attempts.result(
             attempts.Result(JobId(finish.job), finish.epoch, stdout, stderr, outputs, missing, refused)
         )
 

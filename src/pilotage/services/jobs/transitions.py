@@ -6,7 +6,7 @@ request sees the transitions of the earlier ones. Each kind of transition is sav
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from math import inf
 from typing import Any
@@ -14,18 +14,20 @@ from typing import Any
 import msgspec
 
 from pilotage.core.ids import JobId, PilotId, QueueId
-from pilotage.core.jobs.states import FINAL, JOB_STATES, JobState
+from pilotage.core.jobs.states import CONFIRMED, FINAL, JOB_STATES, JobState
 from pilotage.core.queues.indexed_queue import Head, IndexedQueue
 from pilotage.core.queues.offer_history import OfferRecord as Noted
 from pilotage.core.workqueue.release import REQUEST_TYPES
+from pilotage.services.jobs.attempt_changes import AttemptChanges, Saver
 from pilotage.services.pool.state import Pool
-from pilotage.store.tables import attempts, chains, job_outcomes, jobs, pilots, usage
+from pilotage.store.tables import chains, job_outcomes, jobs, pilots
+from pilotage.store.tables.attempts import LapsedAttempt
 from pilotage.store.tables.events import EventBatch
 from pilotage.store.tables.jobs import JobRow, WaitingJob
 from pilotage.store.tables.pilots import PilotRow
 from pilotage.store.writer.transaction import Transaction
 
-_WITH_PILOT = frozenset({JobState.MATCHED, JobState.RUNNING, JobState.STALLED, JobState.COMPLETING})
+_WITH_PILOT = CONFIRMED | {JobState.MATCHED}
 JOB_STATES.check(JobState.WAITING, JobState.MATCHED)
 _encode, _decode = msgspec.json.encode, msgspec.json.decode
 
@@ -59,17 +61,13 @@ class JobTransitions:
     _held: list[jobs.HeldJob] = field(default_factory=list)
     _freed: list[jobs.FreedJob] = field(default_factory=list)
     _resumed: list[jobs.ResumedJob] = field(default_factory=list)
-    _reopened: list[attempts.ResumedAttempt] = field(default_factory=list)
     _ended: list[jobs.EndedJob] = field(default_factory=list)
     _outcomes: list[job_outcomes.JobEnd] = field(default_factory=list)
     _moved: list[jobs.StateChange] = field(default_factory=list)
     _relocated: list[jobs.MovedJob] = field(default_factory=list)
     _counted: list[jobs.FailureCounts] = field(default_factory=list)
     _finishes: list[jobs.AcceptedFinish] = field(default_factory=list)
-    _begun: list[attempts.StartedAttempt] = field(default_factory=list)
-    _closed: list[attempts.FinishedAttempt] = field(default_factory=list)
-    _cut: list[attempts.InterruptedAttempt] = field(default_factory=list)
-    _results: list[attempts.Result] = field(default_factory=list)
+    attempts: AttemptChanges = field(init=False)
     _taken: list[tuple[Any, ...]] = field(default_factory=list)
     """Values of `pilots.AnsweredTake`."""
     _parents: list[chains.ParentChange] = field(default_factory=list)
@@ -77,6 +75,7 @@ class JobTransitions:
     def __post_init__(self) -> None:
         self.tx.on_rollback(self._not_noted)
         self.pool.queues.flush_transitions = self._write_waiting
+        self.attempts = AttemptChanges(self.pool, self.tx, self.now)
         self._queues, self._pilots = self.pool.queues.touched(self.tx), self.pool.pilots.rows.touched(self.tx)
 
     def _write_waiting(self) -> None:
@@ -129,7 +128,7 @@ class JobTransitions:
                 self.lost |= {(offer[0], offer[4]) for offer in self._offered if offer[4] in lost}
                 self.events.discard("offered", lost)
             self._offered.clear()
-        savers: tuple[tuple[Callable[[Any, Any], None], list[Any]], ...] = (
+        savers: tuple[Saver, ...] = (
             (jobs.save_accepted_finishes, self._finishes),
             (jobs.save_ended, self._ended),
             (job_outcomes.append, self._outcomes),
@@ -139,11 +138,7 @@ class JobTransitions:
             (jobs.save_failure_counts, self._counted),
             (jobs.save_held, self._held),
             (jobs.save_resumed, self._resumed),
-            (usage.save_resumed, self._reopened),
-            (attempts.save_started, self._begun),
-            (attempts.save_finished, self._closed),
-            (attempts.save_interrupted, self._cut),
-            (attempts.save_results, self._results),
+            *self.attempts.savers(),
             (pilots.save_answered_takes, self._taken),
             (chains.add_changes, self._parents),
         )
@@ -187,50 +182,48 @@ class JobTransitions:
             self.tx.put(self.pool.pilots.unconfirmed, pilot.id, since)
         self._taken.append((number, pilot.only_owner, since, _encode(pilot.jobs).decode(), pilot.id))
 
-    def hold(self, job: JobRow, pilot: PilotRow) -> JobRow:
-        """Matched → Running."""
-        event = self._event("confirmed", job, JobState.RUNNING, job.epoch)
-        self._held.append(jobs.HeldJob(self.now, event, job.id))
-        queue = self.pool.queues.identity(self.tx, job.queue)
-        ce = self.pool.policy.ces.get(pilot.ce)
-        self._begun.append(
-            attempts.StartedAttempt(
-                job.id,
-                job.epoch,
-                job.attempt + 1,
-                pilot.id,
-                self.pool.server.attempt_instant(self.now),
-                queue.processors,
-                queue.owner,
-                queue.group,
-                pilot.site,
-                ce.cpu_power if ce else 1.0,
-            )
-        )
-        return self._now(job, state=JobState.RUNNING, attempt=job.attempt + 1, last_event=event)
+    def hold(self, job: JobRow, pilot: PilotRow, *, ahead: bool = False) -> JobRow:
+        """Matched → Running, or → Taken: the pilot starts it later."""
+        new = JobState.TAKEN if ahead else JobState.RUNNING
+        event = self._event("confirmed", job, new, job.epoch)
+        self._held.append(jobs.HeldJob(new, self.now, event, job.id))
+        self.attempts.confirm(job, pilot, ahead=ahead)
+        return self._now(job, state=new, attempt=job.attempt + 1, last_event=event)
 
-    def resume(self, job: JobRow, pilot: PilotRow, lapsed: attempts.LapsedAttempt) -> JobRow:
-        """Rescheduled or Waiting → Running: the pilot that had the job has come back, and works on."""
+    def begin(self, job: JobRow, ran: float) -> JobRow:
+        """Taken → Running: its payload started `ran` seconds ago."""
+        row = self.move(job, "started", JobState.RUNNING)
+        self.attempts.start(job, ran)
+        return row
+
+    def resume(self, job: JobRow, pilot: PilotRow, lapsed: LapsedAttempt) -> JobRow:
+        """Rescheduled or Waiting → Running or Taken: the pilot that had the job has come back, and works on."""
         self._left(job, None)
         if self.pool.offers.limits.limiter.limits:
             identity = self.pool.queues.identity(self.tx, job.queue)
             self.pool.offers.limits.started(self.tx, identity, pilot, self.now)
         failures = job.failures - lapsed.counted
-        event = self._event("resumed", job, JobState.RUNNING, job.epoch, f"pilot {pilot.id} has come back")
-        self._resumed.append(jobs.ResumedJob(pilot.id, lapsed.started, failures, event, job.id))
-        self._reopened.append(attempts.ResumedAttempt(job.id, job.epoch))
+        new = JobState.TAKEN if lapsed.ahead else JobState.RUNNING
+        event = self._event("resumed", job, new, job.epoch, f"pilot {pilot.id} has come back")
+        self._resumed.append(jobs.ResumedJob(new, pilot.id, lapsed.started, failures, event, job.id))
+        self.attempts.resume(job)
         self.touch_pilot(pilot)
         pilot.jobs = [*(held for held in pilot.jobs if held != job.id), job.id]
         pilots.update(self.tx.connection, pilot.id, jobs=_encode(pilot.jobs).decode())
-        return self._now(job, state=JobState.RUNNING, last_event=event, pilot=pilot.id, failures=failures)
+        return self._now(job, state=new, last_event=event, pilot=pilot.id, failures=failures)
 
-    def free(self, job: JobRow, kind: str, reason: str, place: PilotRow | None) -> None:
-        """Return the job to its queue at once, without counting a failure. `place` is its pilot."""
+    def free(
+        self, job: JobRow, kind: str, reason: str, place: PilotRow | None, ran: float | None = None
+    ) -> None:
+        """Return the job to its queue at once, without counting a failure. `place` is its pilot.
+
+        `ran` as in `AttemptChanges.cut`.
+        """
         self._left(job, place)
+        self.attempts.cut(job, kind, ran)
         previous = job
-        if job.state is not JobState.MATCHED:
+        if job.state not in (JobState.MATCHED, JobState.TAKEN):
             event = self._event(kind, job, JobState.RESCHEDULED, job.epoch, reason)
-            self.cut_attempt(job, kind)
             previous = job._replace(state=JobState.RESCHEDULED, last_event=event)
             kind, reason = "requeued", ""
         event = self._event(kind, previous, JobState.WAITING, job.epoch, reason, again=True)
@@ -346,17 +339,6 @@ class JobTransitions:
         """Record the answered finish of this epoch; a repeated finish gets the same answer."""
         self._finishes.append(jobs.AcceptedFinish(epoch, digest, job.id))
         return self._now(job, finished_epoch=epoch, finished_digest=digest)
-
-    def close_attempt(self, closed: attempts.FinishedAttempt) -> None:
-        self._closed.append(closed)
-
-    def cut_attempt(self, job: JobRow, outcome: str) -> None:
-        if job.state in _WITH_PILOT and job.state is not JobState.MATCHED:
-            ended = self.pool.server.attempt_instant(self.now)
-            self._cut.append(attempts.InterruptedAttempt(ended, outcome, job.id, job.epoch))
-
-    def result(self, result: attempts.Result) -> None:
-        self._results.append(result)
 
     # --- steps of a transition
 

@@ -33,7 +33,15 @@ from pilotage.store.tables.events import SEVERAL_PILOTS
 from pilotage.store.tables.jobs import JobRow
 from pilotage.store.tables.pilots import PilotRow
 from pilotage.store.writer.transaction import Handler, Transaction
-from pilotage.wire.pilot import ExchangeRequest, ExchangeResponse, Finish, Reference, Release, Verdict
+from pilotage.wire.pilot import (
+    ExchangeRequest,
+    ExchangeResponse,
+    Finish,
+    Reference,
+    Release,
+    StartedPayload,
+    Verdict,
+)
 
 UNKNOWN = "unknown"
 
@@ -182,6 +190,9 @@ class PilotRequest:
         # Before the take, which could offer a job to the pilot that works on it.
         if request.holding:
             response.stop = self._jobs_to_stop(request.holding)
+        # After that, so that it finds the jobs of a pilot that has come back.
+        for start in request.starts:
+            self._start(start)
         if request.take is not None and not request.leaving and not gone:
             self.match = Match(pool, self.tx, pilot, request.take, self.moves)
             self.match.run()
@@ -265,8 +276,9 @@ class PilotRequest:
             response.finishes.append(self._finish(finish))
         for release in request.releases:
             response.releases.append(self._release(release))
+        ahead = set(request.ahead)
         for confirm in request.confirms:
-            response.confirms.append(self._confirm(confirm))
+            response.confirms.append(self._confirm(confirm, ahead=confirm.job in ahead))
 
     def _finish(self, finish: Finish) -> Verdict:
         moves = self.moves
@@ -302,14 +314,29 @@ class PilotRequest:
         job = self.moves.row(release.job)
         decision = self._decide(job, release, Verb.RELEASE)
         if job is not None and decision.effect is Effect.FREE:
-            self.moves.free(job, "released", release.reason, self.pilot)
+            self.moves.free(job, "released", release.reason, self.pilot, release.ran)
         return _verdict(release, job, decision)
 
-    def _confirm(self, confirm: Reference) -> Verdict:
+    def _start(self, start: StartedPayload) -> None:
+        """A payload that was taken ahead runs. Without effect if its job is another one's, or was known to run."""
+        job = self.moves.row(start.job)
+        decision = self._decide(job, start, Verb.KEEP)
+        if job is not None and decision.answer is not Answer.SUPERSEDED and job.state is JobState.TAKEN:
+            self.moves.begin(job, start.ran)
+
+    def _confirm(self, confirm: Reference, *, ahead: bool) -> Verdict:
         job = self.moves.row(confirm.job)
         decision = self._decide(job, confirm, Verb.CONFIRM)
         if job is not None and decision.effect is Effect.HOLD:
-            self._hold(job)
+            self._hold(job, ahead=ahead)
+        elif (
+            job is not None
+            and job.state is JobState.TAKEN
+            and not ahead
+            and decision.answer is Answer.ACCEPTED
+        ):
+            # The first answer was lost, and there is room by now.
+            self.moves.begin(job, 0.0)
         return _verdict(confirm, job, decision)
 
     def _decide(
@@ -330,10 +357,10 @@ class PilotRequest:
             self._tries = attempts.tries_of_pilot(self.tx.connection, self.pilot.id, named)
         return (job.id, epoch) in self._tries
 
-    def _hold(self, job: JobRow) -> JobRow:
+    def _hold(self, job: JobRow, *, ahead: bool = False) -> JobRow:
         if self._tries is not None:
             self._tries.add((job.id, job.epoch))
-        return self.moves.hold(job, self.pilot)
+        return self.moves.hold(job, self.pilot, ahead=ahead)
 
     def _jobs_to_stop(self, holding: list[Reference]) -> list[Verdict]:
         """The jobs among `holding` that the pilot must stop."""

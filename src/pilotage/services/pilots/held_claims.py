@@ -68,3 +68,4 @@ def reported_jobs(request: ExchangeRequest) -> Iterator[int]:
     yield from (finish.job for finish in request.finishes)
     yield from (release.job for release in request.releases)
     yield from (confirm.job for confirm in request.confirms)
+    yield from (start.job for start in request.starts)

@@ -236,7 +236,7 @@ def _count_failed_try(moves: JobTransitions, job: JobRow, pilot: PilotRow, reaso
     """The hand-over's `expire` of a held job: it waits again, or has failed for good."""
     job = counted(job, "lease-over")
     most = moves.pool.policy.jobs.max_reschedules
-    moves.cut_attempt(job, attempts.LEASE_OVER)
+    moves.attempts.cut(job, attempts.LEASE_OVER)
     if after_failure("lease-over", job.failures, most=most, own_retries=0) is RetryDecision.AGAIN:
         moves.retry(job, "lease-over", reason, pilot)
     else:

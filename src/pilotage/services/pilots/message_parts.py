@@ -16,7 +16,7 @@ from pilotage.wire.pilot import ExchangeRequest, ExchangeResponse, Finish
 SIZE_AT_ONCE = 20_000
 """Size of the finishes of one transaction, counted by `size_of`; a single finish may be larger."""
 REPORTS_AT_ONCE = 100
-"""Finishes, releases or confirms of one transaction."""
+"""Finishes, releases, confirms or starts of one transaction."""
 HELD_AT_ONCE = 500
 """Entries of `holding` of one transaction."""
 
@@ -25,7 +25,7 @@ Entry = TypeVar("Entry")
 
 def parts_of(request: ExchangeRequest) -> list[ExchangeRequest]:
     """The parts of a message in the order of the protocol; most messages are one part."""
-    reports = len(request.finishes) + len(request.releases) + len(request.confirms)
+    reports = len(request.finishes) + len(request.releases) + len(request.confirms) + len(request.starts)
     is_short = reports <= REPORTS_AT_ONCE and len(request.holding) <= HELD_AT_ONCE
     if is_short and (not request.finishes or sum(map(size_of, request.finishes)) <= SIZE_AT_ONCE):
         return [request]
@@ -33,10 +33,14 @@ def parts_of(request: ExchangeRequest) -> list[ExchangeRequest]:
     return [
         *(ExchangeRequest(incarnation, finishes=part) for part in _slices_of_finishes(request.finishes)),
         *(ExchangeRequest(incarnation, releases=part) for part in _slices(request.releases, REPORTS_AT_ONCE)),
-        *(ExchangeRequest(incarnation, confirms=part) for part in _slices(request.confirms, REPORTS_AT_ONCE)),
+        *(
+            ExchangeRequest(incarnation, confirms=part, ahead=request.ahead)
+            for part in _slices(request.confirms, REPORTS_AT_ONCE)
+        ),
         *(ExchangeRequest(incarnation, holding=part) for part in _slices(request.holding, HELD_AT_ONCE)),
+        *(ExchangeRequest(incarnation, starts=part) for part in _slices(request.starts, REPORTS_AT_ONCE)),
         # The take follows the reports, as in a message of one part; a pilot that leaves has reported all.
-        replace(request, finishes=[], releases=[], confirms=[], holding=[]),
+        replace(request, finishes=[], releases=[], confirms=[], starts=[], holding=[]),
     ]
 
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 
 from pilotage.core.errors import InvalidInput, NotFound
-from pilotage.core.jobs.states import CONFIRMED
+from pilotage.core.jobs.states import RUNS
 from pilotage.core.requests.json_format import stored_steps
 from pilotage.core.requests.progress import RATE_WINDOW, estimated_end
 from pilotage.core.requests.states import ENDED
@@ -40,7 +40,7 @@ STDERR_SHOWN = 1000
 """Characters of the example's standard error."""
 
 _UNSPLIT = (ElementState.AVAILABLE, ElementState.NEGOTIATING, ElementState.ACQUIRED)
-_RUNNING = frozenset(str(state) for state in CONFIRMED)
+_RUNNING = frozenset(str(state) for state in RUNS)
 
 
 def summaries(connection: Connection, rows: Sequence[RequestRow]) -> list[RequestSummary]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from pilotage.core.ids import JobId
 from pilotage.core.jobs.alike_reasons import kind_of_reason
-from pilotage.core.jobs.states import CONFIRMED, FINAL, JobState
+from pilotage.core.jobs.states import FINAL, RUNS, JobState
 from pilotage.services.submission.gates import EVERYBODY
 from pilotage.store.engine.connection import Connection
 from pilotage.store.tables import attempts, listing
@@ -32,7 +32,7 @@ def progress_of(connection: Connection, figures: SubmissionFigures, now: float) 
     rate = _rate(ran, now)
     left = figures.jobs - ended
     failed = _newest(connection, figures.id, (JobState.FAILED,), MOST_READ)
-    running = _newest(connection, figures.id, tuple(CONFIRMED), MOST_RUNNING)
+    running = _newest(connection, figures.id, tuple(RUNS), MOST_RUNNING)
     return SubmissionProgress(
         SubmissionSummary(*figures),
         ended=ended,

@@ -56,6 +56,8 @@ def held(job: JobSummary) -> tuple[str, str]:
     holder = f"pilot {job.pilot} at site {job.site}{node}"
     if job.state == "Matched":
         return f"job {job.id} was offered to {holder} and is about to start", ""
+    if job.state == "Taken":
+        return f"job {job.id} is Taken: {holder} starts it when an earlier job there ends", ""
     if job.state == "Stalled":
         return f"job {job.id} is Stalled: {holder} holds it, but has been silent", (
             "if the pilot stays silent until its lease expires, the job is tried again"

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from pilotage.core.jobs.states import CONFIRMED, FINAL, JobState
+from pilotage.core.jobs.states import CONFIRMED, FINAL, RUNS, JobState
 from pilotage.store.engine.connection import Connection, json_numbers
 from pilotage.store.integrity.check import Check, quoted
 
 _WITH_PILOT: Final = quoted(CONFIRMED | {JobState.MATCHED})
 _HELD: Final = quoted(CONFIRMED)
+_RUNS: Final = quoted(RUNS)
 _FINAL: Final = quoted(FINAL)
 _UNFINISHED: Final = f"state NOT IN ({_FINAL})"
 _EVENTS_BEGIN: Final = "(SELECT coalesce(min(id), 0) FROM events)"
@@ -112,14 +113,15 @@ CHECKS: Final = (
         "held jobs without an open attempt of this epoch",
         "Their end cannot be recorded, and accounting lacks them.",
         f"SELECT id FROM jobs WHERE state IN ({_HELD}) AND NOT EXISTS (SELECT 1 FROM attempts a"
-        " WHERE a.job_id = jobs.id AND a.epoch = jobs.epoch AND a.ended IS NULL)",
+        " WHERE a.job_id = jobs.id AND a.epoch = jobs.epoch AND a.outcome IS NULL"
+        " AND a.ahead = CASE WHEN jobs.state = 'Taken' THEN 1 ELSE 0 END)",
     ),
     Check(
         "attempts-of-nobody",
         "jobs with an attempt that is open, though nobody holds them in its epoch",
         "Accounting charges these attempts without end.",
         "SELECT a.job_id FROM attempts a LEFT JOIN jobs j ON j.id = a.job_id AND j.epoch = a.epoch"
-        f" AND j.state IN ({_HELD}) WHERE a.ended IS NULL AND j.id IS NULL",
+        f" AND j.state IN ({_RUNS}) WHERE a.ended IS NULL AND j.id IS NULL",
     ),
     Check(
         "two-results",

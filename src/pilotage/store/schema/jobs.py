@@ -59,6 +59,8 @@ attempts = sa.Table(
     sa.Column("pilot_id", Id, nullable=False),
     sa.Column("started", sa.Float, nullable=False),
     sa.Column("ended", sa.Float),
+    # 1: taken ahead, and its payload has not started. `ended` is then `started`, so that nothing is booked.
+    sa.Column("ahead", sa.SmallInteger, nullable=False, server_default="0"),
     # NULL while the attempt runs; "applied", "retried", "lease over", "released", "killed".
     sa.Column("outcome", sa.Text),
     sa.Column("exit_code", sa.Integer),

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from pilotage.store.engine.connection import Connection
 from pilotage.store.engine.rows import columns
-from pilotage.store.tables.usage import WALL
+from pilotage.store.tables.usage import BEGAN, WALL
 
 
 class AccountedRow(NamedTuple):
@@ -54,7 +54,7 @@ def page(
     given = [max(begin, after[0]), end, *after, *([] if owner is None else [owner]), limit]
     sql = (
         f"SELECT {_COLUMNS} FROM (SELECT *, {WALL} AS used_wall FROM attempts"
-        " WHERE ended >= ? AND ended < ? AND (ended, job_id, epoch) > (?, ?, ?)"
+        f" WHERE {BEGAN} AND ended >= ? AND ended < ? AND (ended, job_id, epoch) > (?, ?, ?)"
         f"{'' if owner is None else ' AND owner = ?'} ORDER BY ended, job_id, epoch LIMIT ?) a"
         " LEFT JOIN pilots p ON p.id = a.pilot_id ORDER BY a.ended, a.job_id, a.epoch"
     )

@@ -8,9 +8,16 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from pilotage.core.ids import JobId, PilotId
+from pilotage.core.jobs.states import GIVEN_BACK, TAKEN_AHEAD
 from pilotage.store.engine.bulk_statements import RowWriter, delete, insert, update
 from pilotage.store.engine.connection import Connection, in_list
 from pilotage.store.engine.rows import columns
+
+SHOWN_OUTCOME = (
+    f"CASE WHEN {{a}}ahead = 0 THEN coalesce({{a}}outcome, '') WHEN {{a}}outcome IS NULL THEN '{TAKEN_AHEAD}'"
+    f" ELSE '{GIVEN_BACK}' END"
+)
+"""The outcome as people see it, as SQL; `a` is the prefix of the columns."""
 
 
 class StartedAttempt(NamedTuple):
@@ -26,6 +33,10 @@ class StartedAttempt(NamedTuple):
     group: str
     site: str
     cpu_power: float
+    ahead: int = 0
+    """1: it was taken ahead, and its payload has not started."""
+    ended: float | None = None
+    """The same as `at` for an attempt that was taken ahead, so that nothing is booked."""
 
 
 save_started = RowWriter[StartedAttempt](
@@ -42,7 +53,35 @@ save_started = RowWriter[StartedAttempt](
             "grp",
             "site",
             "cpu_power",
+            "ahead",
+            "ended",
         ),
+    )
+)
+
+
+NOT_TOLD, NEVER = 0.0, -1.0
+"""Instead of the instant at which a payload started: nobody told it; or it did not start."""
+_INSTANT = "double precision"
+_BEGIN = "started = CASE WHEN ahead = 1 AND {begun} > started THEN {begun} ELSE started END"
+"""A payload that was taken ahead starts at `begun`, and never before its confirm."""
+
+
+class BegunAttempt(NamedTuple):
+    """The start of the payload of an attempt that was taken ahead."""
+
+    begun: float
+    job: JobId
+    epoch: int
+
+
+save_begun = RowWriter[BegunAttempt](
+    update(
+        "attempts",
+        ("begun", "job_id", "epoch"),
+        f"{_BEGIN}, ahead = 0, ended = NULL",
+        "job_id = {job_id} AND epoch = {epoch} AND ahead = 1 AND outcome IS NULL",
+        begun=_INSTANT,
     )
 )
 
@@ -60,6 +99,8 @@ class FinishedAttempt(NamedTuple):
     max_rss: int
     job: JobId
     epoch: int
+    begun: float = NOT_TOLD
+    """When its payload started. It counts if the attempt was taken ahead and no start was told."""
 
 
 MAX_DRIFT, DRIFT = 60.0, 1.05
@@ -78,11 +119,16 @@ def _at_most(value: str, bound: str) -> str:
 save_finished = RowWriter[FinishedAttempt](
     update(
         "attempts",
-        ("ended", "outcome", "exit_code", "failure", "message", "wall", "cpu", "max_rss", "job_id", "epoch"),
-        "ended = coalesce(ended, {ended}), outcome = {outcome}, exit_code = {exit_code}, failure = {failure},"
+        (
+            *("ended", "outcome", "exit_code", "failure", "message", "wall", "cpu", "max_rss"),
+            *("job_id", "epoch", "begun"),
+        ),
+        f"{_BEGIN}, ended = CASE WHEN ahead = 1 THEN {{ended}} ELSE coalesce(ended, {{ended}}) END, ahead = 0,"
+        " outcome = {outcome}, exit_code = {exit_code}, failure = {failure},"
         f" message = {{message}}, wall = {_at_most('{wall}', _LONGEST)},"
         f" cpu = {_at_most('{cpu}', f'{_LONGEST} * {MAX_CORES}')}, max_rss = {{max_rss}}",
         "job_id = {job_id} AND epoch = {epoch}",
+        begun=_INSTANT,
     )
 )
 """An attempt that was interrupted before keeps its end, because its use was charged up to that time.
@@ -92,20 +138,24 @@ A pilot may claim any time: no more is stored than has passed since the confirm.
 
 
 class InterruptedAttempt(NamedTuple):
-    """The end of an attempt without measurements."""
+    """The end of an attempt without measurements. One that never began has no time that counts."""
 
     at: float
     outcome: str
     job: JobId
     epoch: int
+    begun: float = NOT_TOLD
+    """When its payload started, `NEVER` or `NOT_TOLD`."""
 
 
 save_interrupted = RowWriter[InterruptedAttempt](
     update(
         "attempts",
-        ("ended", "outcome", "job_id", "epoch"),
-        "ended = {ended}, outcome = {outcome}",
+        ("ended", "outcome", "job_id", "epoch", "begun"),
+        f"{_BEGIN}, ended = CASE WHEN {{begun}} < 0 OR (ahead = 1 AND {{begun}} = 0) THEN started ELSE {{ended}} END,"
+        " ahead = CASE WHEN {begun} < 0 THEN 1 WHEN {begun} > 0 THEN 0 ELSE ahead END, outcome = {outcome}",
         "job_id = {job_id} AND epoch = {epoch}",
+        begun=_INSTANT,
     )
 )
 
@@ -128,7 +178,7 @@ save_resumed = RowWriter[ResumedAttempt](
     update(
         "attempts",
         ("job_id", "epoch"),
-        "ended = NULL, outcome = NULL",
+        "ended = CASE WHEN ahead = 1 THEN ended END, outcome = NULL",
         "job_id = {job_id} AND epoch = {epoch}",
     )
 )
@@ -140,15 +190,17 @@ class LapsedAttempt(NamedTuple):
     started: float
     counted: bool
     """It has cost its job a try."""
+    ahead: bool
+    """Its payload had not started, as far as its pilot told."""
 
 
 def lapsed(connection: Connection, job: JobId, epoch: int, pilot: PilotId) -> LapsedAttempt | None:
     """The attempt of a pilot, if it ended with the pilot's lease or with its batch job alone."""
-    sql = "SELECT started, outcome FROM attempts WHERE job_id = ? AND epoch = ? AND pilot_id = ?"
+    sql = "SELECT started, outcome, ahead FROM attempts WHERE job_id = ? AND epoch = ? AND pilot_id = ?"
     row = connection.execute(sql, (job, epoch, pilot)).fetchone()
     if row is None or row[1] not in (LEASE_OVER, RESTARTED):
         return None
-    return LapsedAttempt(row[0], row[1] == LEASE_OVER)
+    return LapsedAttempt(row[0], row[1] == LEASE_OVER, bool(row[2]))
 
 
 def pilot_of_attempt(connection: Connection, job: JobId, epoch: int) -> PilotId | None:

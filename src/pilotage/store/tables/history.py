@@ -30,9 +30,10 @@ _SHARED = (
     " finished_epoch, finished_digest, reason, exit_code, submitted, started, ended, last_event, has_dependants"
 )
 _COLUMNS = f"{_SHARED}, owner, grp, job_name, job_group, job_type, pilot_id, site, ce, hostname"
+_STARTED = "CASE WHEN a.ahead = 0 THEN a.started END"
 _FROM_JOBS = (
     "SELECT "
-    + ", ".join("a.started" if name == "started" else f"j.{name}" for name in _SHARED.split(", "))
+    + ", ".join(_STARTED if name == "started" else f"j.{name}" for name in _SHARED.split(", "))
     + ", s.owner, s.grp, coalesce(j.name, s.job_name), s.job_group, s.job_type, p.id, coalesce(p.site, ''),"
     " coalesce(p.ce, ''), coalesce(p.hostname, '') FROM jobs j JOIN submissions s ON s.id = j.submission_id"
     " LEFT JOIN attempts a ON a.job_id = j.id AND a.epoch = j.epoch LEFT JOIN pilots p ON p.id = a.pilot_id"

@@ -119,10 +119,9 @@ def of_take(connection: Connection, pilot: PilotId, number: int) -> list[JobRow]
 
 
 def _column_by_id(connection: Connection, column: str, ids: Sequence[int]) -> dict[int, Any]:
-    if not ids:
-        return {}
     condition, value = in_list(connection, "id", ids)
-    return dict(connection.execute(f"SELECT id, {column} FROM jobs WHERE {condition}", (value,)).fetchall())
+    sql = f"SELECT id, {column} FROM jobs WHERE {condition}"
+    return dict(connection.execute(sql, (value,)).fetchall()) if ids else {}
 
 
 class WaitingJob(NamedTuple):
@@ -215,6 +214,7 @@ def save_offered(connection: Connection, moves: Sequence[tuple[Any, ...]]) -> se
 
 
 class HeldJob(NamedTuple):
+    state: JobState
     at: float
     event: int
     job: JobId
@@ -223,8 +223,8 @@ class HeldJob(NamedTuple):
 save_held = RowWriter[HeldJob](
     update(
         "jobs",
-        ("started", "last_event", "id"),
-        "state = 'Running', attempt = attempt + 1, started = {started}, last_event = {last_event}",
+        ("state", "started", "last_event", "id"),
+        "state = {state}, attempt = attempt + 1, started = {started}, last_event = {last_event}",
         "id = {id}",
     )
 )
@@ -257,6 +257,7 @@ save_freed = RowWriter[FreedJob](
 class ResumedJob(NamedTuple):
     """A job that goes on with the pilot whose lease had run out."""
 
+    state: JobState
     pilot: PilotId
     at: float
     failures: int
@@ -267,8 +268,8 @@ class ResumedJob(NamedTuple):
 save_resumed = RowWriter[ResumedJob](
     update(
         "jobs",
-        ("pilot_id", "started", "failures", "last_event", "id"),
-        "state = 'Running', pilot_id = {pilot_id}, started = {started}, failures = {failures}, reason = '',"
+        ("state", "pilot_id", "started", "failures", "last_event", "id"),
+        "state = {state}, pilot_id = {pilot_id}, started = {started}, failures = {failures}, reason = '',"
         " not_before = NULL, last_event = {last_event}",
         "id = {id}",
     )
@@ -388,10 +389,10 @@ def due_for_retry(
 ) -> list[JobRow]:
     """Rescheduled jobs whose retry delay is over, locked. `only`: of these jobs."""
     among, values = ("", ()) if only is None else in_list(connection, "id", list(only))
-    where = "not_before IS NOT NULL AND not_before <= ?" + (f" AND {among}" if among else "")
-    sql = f"SELECT {_COLUMNS} FROM jobs WHERE {where} LIMIT ?" + lock_clause(connection, "UPDATE SKIP LOCKED")
-    parameters = (now, most) if only is None else (now, values, most)
-    return [_to_job(row) for row in connection.execute(sql, parameters)]
+    where = "WHERE not_before IS NOT NULL AND not_before <= ?" + (f" AND {among}" if among else "")
+    sql = f"SELECT {_COLUMNS} FROM jobs {where} LIMIT ?" + lock_clause(connection, "UPDATE SKIP LOCKED")
+    rows = connection.execute(sql, (now, most) if only is None else (now, values, most))
+    return [_to_job(row) for row in rows]
 
 
 def offer_times(connection: Connection, ids: Sequence[int]) -> dict[int, float]:

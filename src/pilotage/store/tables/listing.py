@@ -13,6 +13,7 @@ from pilotage.store.engine.connection import Connection, in_list, json_numbers
 from pilotage.store.engine.decisions import SHOWN, hint
 from pilotage.store.engine.rows import columns
 from pilotage.store.tables import hot_jobs, job_counts
+from pilotage.store.tables.attempts import SHOWN_OUTCOME
 from pilotage.store.tables.hot_jobs import JOINED, Page
 from pilotage.store.tables.selections import (
     OUTPUTS_INCOMPLETE,
@@ -71,8 +72,8 @@ _JOB_COLUMNS = columns(
     ce="coalesce(p.ce, '') AS ce",
     pilot="p.id AS pilot",
     hostname="coalesce(p.hostname, '') AS hostname",
-    started="coalesce(a.started, CASE WHEN j.state IN ('Running', 'Stalled', 'Completing') THEN j.started END)"
-    " AS started",
+    started="CASE WHEN a.ahead = 0 THEN a.started WHEN a.ahead IS NULL AND j.state IN"
+    " ('Running', 'Stalled', 'Completing') THEN j.started END AS started",
     parameters="s.names, j.parameters",
 )
 _HISTORY_COLUMNS = columns(
@@ -152,7 +153,7 @@ _ATTEMPT = columns(
     site="coalesce(p.site, a.site)",
     ce="coalesce(p.ce, '')",
     hostname="coalesce(p.hostname, '')",
-    outcome="coalesce(a.outcome, '')",
+    outcome=SHOWN_OUTCOME.format(a="a."),
 )
 
 

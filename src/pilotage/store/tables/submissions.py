@@ -278,7 +278,8 @@ def queue_identity(connection: Connection, queue: QueueId) -> QueueIdentity | No
 
 _HAS_UNFINISHED = (
     "(EXISTS (SELECT 1 FROM jobs WHERE jobs.queue_id = queues.id"
-    " AND state IN ('Blocked', 'Held', 'Waiting', 'Matched', 'Running', 'Stalled', 'Completing', 'Rescheduled'))"
+    " AND state IN ('Blocked', 'Held', 'Waiting', 'Matched', 'Taken', 'Running', 'Stalled', 'Completing',"
+    " 'Rescheduled'))"
     " OR id IN (SELECT queue_id FROM submissions WHERE state <> 'closed')"
     " OR id IN (SELECT s.queue_id FROM submissions s JOIN submission_chunks c ON c.submission_id = s.id"
     " WHERE c.made < c.count))"

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from pilotage.core.ids import PilotId
 from pilotage.store.engine.connection import Connection, in_list
 from pilotage.store.engine.rows import columns
+from pilotage.store.tables.attempts import SHOWN_OUTCOME
 
 CLOCK_SLACK = 1.0
 """Seconds after a pilot's end within which its attempts have ended too."""
@@ -45,7 +46,7 @@ class TracedAttempt(NamedTuple):
 
 _PILOT = columns(TracedPilotRow)
 _ATTEMPT = columns(
-    TracedAttempt, pilot="pilot_id", job="job_id", group="grp", outcome="coalesce(outcome, '')"
+    TracedAttempt, pilot="pilot_id", job="job_id", group="grp", outcome=SHOWN_OUTCOME.format(a="")
 )
 
 

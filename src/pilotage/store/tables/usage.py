@@ -86,7 +86,9 @@ def insert_outage(connection: Connection, down: float, up: float, kept_since: fl
         connection.execute("INSERT INTO outages (down, up) VALUES (?, ?)", (down, up))
         return
     connection.execute("UPDATE attempts SET ended = ? WHERE ended > ?", (up, up))
-    connection.execute("UPDATE attempts SET started = ? WHERE ended IS NULL AND started > ?", (up, up))
+    connection.execute(
+        "UPDATE attempts SET started = ? WHERE (ended IS NULL OR ahead = 1) AND started > ?", (up, up)
+    )
     reset(connection)
 
 
@@ -206,7 +208,9 @@ def save_correction(connection: Connection, at: float, remembered: Memory, text:
 
 
 WALL = "CASE WHEN wall > 0 THEN wall WHEN ended > started THEN ended - started ELSE 0 END"
-"""The pilot's measurement or, without one, the time from confirmation to end; 0 while an attempt runs."""
+"""The pilot's measurement or, without one, the time from the start to the end; 0 while an attempt runs."""
+BEGAN = "ahead = 0"
+"""The attempt is one at which a payload ran. Others were taken ahead and given back before their start."""
 
 
 class AccountUsage(NamedTuple):
@@ -233,7 +237,7 @@ def usage_by_account(
         " sum(wall * processors), sum(cpu),"
         " sum(wall * processors * cpu_power), sum(cpu * cpu_power) FROM"
         f" (SELECT site, grp, owner, outcome, processors, cpu, cpu_power, {WALL} AS wall FROM attempts"
-        f" WHERE ended >= ? AND ended < ?{'' if owner is None else ' AND owner = ?'}) AS ended_then"
+        f" WHERE {BEGAN} AND ended >= ? AND ended < ?{'' if owner is None else ' AND owner = ?'}) AS ended_then"
         " GROUP BY site, grp, owner"
     )
     values = (begin, end) if owner is None else (begin, end, owner)
@@ -248,7 +252,7 @@ def attempts_of(connection: Connection, jobs: Sequence[int], kind: type[Made]) -
         job="a.job_id",
         site="coalesce(p.site, a.site)",
         ce="coalesce(p.ce, '')",
-        outcome="coalesce(a.outcome, '')",
+        outcome=attempts.SHOWN_OUTCOME.format(a="a."),
         wall="a.used_wall",
     )
     condition, values = in_list(connection, "job_id", jobs)
@@ -262,7 +266,8 @@ def attempts_of(connection: Connection, jobs: Sequence[int], kind: type[Made]) -
 def attempt_counts(connection: Connection, begin: float, end: float) -> dict[Entity, int]:
     """The number of attempts that ran in [begin, end) by entity."""
     sql = (
-        "SELECT owner, grp, count(*) FROM attempts WHERE (ended > ? OR ended IS NULL) AND started < ?"
+        "SELECT owner, grp, count(*) FROM attempts"
+        f" WHERE (ended > ? OR ended IS NULL) AND started < ? AND {BEGAN}"
         " GROUP BY owner, grp"
     )
     return {(owner, group): count for owner, group, count in connection.execute(sql, (begin, end))}

@@ -7,7 +7,7 @@ from typing import Any
 from starlette.responses import Response
 
 from pilotage.core.errors import InvalidInput
-from pilotage.core.jobs.states import CONFIRMED, FINAL
+from pilotage.core.jobs.states import CONFIRMED, FINAL, GIVEN_BACK, TAKEN_AHEAD
 from pilotage.server.web import formats
 from pilotage.server.web.job_changes import changed_attribute
 from pilotage.server.web.page import PageRouter
@@ -54,6 +54,7 @@ async def show(visit: Visit, job: int) -> Response:
         events=events[-EVENTS_SHOWN:],
         description=_shown_description(detail),
         streams=STREAMS,
+        not_begun=(TAKEN_AHEAD, GIVEN_BACK),
         running=detail.job.state in CONFIRMED,
         **await _log(visit, detail.job, _stream(visit)),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 from starlette.responses import Response
 
-from pilotage.core.jobs.states import CONFIRMED, FINAL
+from pilotage.core.jobs.states import FINAL, RUNS
 from pilotage.server.web.page import PageRouter
 from pilotage.server.web.visit import Visit
 from pilotage.wire.submission_progress import (
@@ -86,5 +86,5 @@ class Bar(msgspec.Struct, frozen=True):
 def bar_of(row: SubmissionSummary) -> Bar:
     done, failed = row.states.get("Done", 0), row.states.get("Failed", 0)
     ended = sum(number for state, number in row.states.items() if state in FINAL)
-    running = sum(number for state, number in row.states.items() if state in CONFIRMED)
+    running = sum(number for state, number in row.states.items() if state in RUNS)
     return Bar(done, failed, ended - done - failed, running, max(0, row.count - ended - running))
