@@ -362,3 +362,24 @@ def test_agents_share_the_limits(tmp_path: Path) -> None:
     of_requests.element(request, 20, agent=gone)
     assert of_requests.release() == 0
     bench.end()
+
+
+@pytest.mark.parametrize("agents", [1, 2, 3, 4, 7])
+@pytest.mark.parametrize(("pending", "running"), [(4, 1), (1, 0), (5, 2)])
+def test_a_maximum_is_never_exceeded(tmp_path: Path, agents: int, pending: int, running: int) -> None:
+    """However many agents of however many teams share a site, and however many pilots ask there."""
+    bench = Bench(tmp_path, limited(POLICY, pending=pending, running=running))
+    of_requests = RequestBench(bench)
+    for _ in range(agents):
+        of_requests.element(of_requests.request(priority=1), 20, agent=of_requests.agent())
+    for _ in range(3):
+        of_requests.release()
+        states = [bench.state(job) for (job,) in bench.connection.execute("SELECT id FROM jobs").fetchall()]
+        assert states.count("Waiting") == pending
+        assert states.count("Running") <= running
+        worker = bench.pilot()
+        for offer in worker.take(20, processors=20):
+            worker.confirm(offer)
+    states = [bench.state(job) for (job,) in bench.connection.execute("SELECT id FROM jobs").fetchall()]
+    assert states.count("Running") == running
+    bench.end()

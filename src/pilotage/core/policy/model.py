@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, NamedTuple, cast
 
 import msgspec
@@ -370,4 +371,12 @@ class Policy(_Table, frozen=True):
         return max(having, key=lambda row: len(row[1].address), default=None)
 
     def matching_limits(self) -> tuple[Limit, ...]:
-        return tuple(Limit(**msgspec.structs.asdict(entry)) for entry in self.limits)
+        """Running limits and thresholds of requests. Of two maxima for the same jobs the lower one counts."""
+        limits = {
+            limit.key: limit for limit in (Limit(**msgspec.structs.asdict(entry)) for entry in self.limits)
+        }
+        for limit in self.requests.running_limits(self.sites):
+            known = limits.get(limit.key)
+            if known is None or known.running is None or (limit.running or 0) < known.running:
+                limits[limit.key] = replace(known or limit, running=limit.running)
+        return tuple(limits.values())

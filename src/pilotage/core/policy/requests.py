@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterable, Iterator
 from typing import Annotated, Final, Literal
 
 from pilotage.core.policy.table import PolicyTable
+from pilotage.core.queues.limits import Limit
 from pilotage.core.requests.retries import FailureClass, PauseRule, RetryRules
 from pilotage.core.setting import BYTES, YEAR, Setting
 
@@ -171,3 +173,12 @@ class Requests(PolicyTable, frozen=True):
                     pending = entry.pending if pending is None else pending
                     running = entry.running if running is None else running
         return Threshold(site=site, type=type_, pending=pending, running=running)
+
+    def running_limits(self, sites: Iterable[str]) -> Iterator[Limit]:
+        """The maxima of running jobs, as limits of the match: a released job runs as soon as a pilot takes it."""
+        types = sorted({entry.type for entry in self.thresholds if entry.running is not None})
+        for site in sites:
+            for type_ in types:
+                running = self.threshold(site, type_).running
+                if running is not None:
+                    yield Limit("job_type", type_, site=site, running=running)

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from pilotage.core.queues.identity import QueueIdentity
+from pilotage.core.workqueue.job_types import REQUEST_TYPES
 
 ATTRIBUTES = ("owner", "group", "setup", "job_type", "cpu_time", "processors", "platforms", "tags")
 """Attributes of the queue identity that a limit may name."""
@@ -19,7 +20,10 @@ ATTRIBUTES = ("owner", "group", "setup", "job_type", "cpu_time", "processors", "
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """One limit of the policy. `site` or `ce` is empty; `running` None and `delay` 0 mean no such limit."""
+    """One limit of the policy. `site` or `ce` is empty; `running` None and `delay` 0 mean no such limit.
+
+    The empty job type stands for all types of requests.
+    """
 
     attribute: str
     value: str
@@ -30,6 +34,8 @@ class Limit:
     burst: int = 1
 
     def applies_to(self, queue: QueueIdentity) -> bool:
+        if self.attribute == "job_type" and not self.value:
+            return queue.job_type in REQUEST_TYPES
         actual = getattr(queue, self.attribute)
         return self.value in actual if isinstance(actual, frozenset) else str(actual) == self.value
 

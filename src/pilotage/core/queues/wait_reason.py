@@ -272,4 +272,5 @@ def limit_text(limit: Limit) -> str:
     parts = [] if limit.running is None else [f"at most {limit.running} running"]
     if limit.delay:
         parts.append(f"a start every {limit.delay:g} s")
-    return f"{limit.attribute} {limit.value}{place}: {', '.join(parts)}"
+    jobs = f"{limit.attribute} {limit.value}" if limit.value else "jobs of requests"
+    return f"{jobs}{place}: {', '.join(parts)}"

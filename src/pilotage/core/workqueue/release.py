@@ -16,20 +16,7 @@ from random import Random
 from typing import NamedTuple
 
 from pilotage.core.sites import SiteState
-
-PROCESSING = "Processing"
-
-TYPE_PRIORITIES: Mapping[str, int] = {
-    "Harvest": 5,
-    "Merge": 4,
-    "Skim": 3,
-    "LogCollect": 2,
-    "Cleanup": 1,
-    PROCESSING: 0,
-}
-"""The higher one goes first. The types of jobs of requests."""
-
-REQUEST_TYPES = frozenset(TYPE_PRIORITIES)
+from pilotage.core.workqueue.job_types import PROCESSING, TYPE_PRIORITIES
 
 WITHOUT_OVERFLOW = frozenset({"Merge", "Cleanup", "LogCollect"})
 """Types that never exceed the pending limits, also with a high priority."""
@@ -205,16 +192,27 @@ LimitsOf = Callable[[str, str], Limits]
 """(site, type) → the limits for one agent."""
 
 
+UNLIMITED = 10**12
+
+
+def no_limits(_site: str, _type: str) -> Limits:
+    return Limits(UNLIMITED, UNLIMITED, UNLIMITED, UNLIMITED)
+
+
 @dataclass(slots=True)
 class AgentLoads:
     """The unfinished pool jobs of each agent, by site."""
 
     limits: LimitsOf
     rules: ReleaseRules
+    maxima: LimitsOf = no_limits
+    """Limits for all agents together."""
+    together: dict[str, SiteLoad] = field(default_factory=dict)
+    """The jobs of all agents of all teams, by site. The passes of one release share it."""
     loads: dict[tuple[int, str], SiteLoad] = field(default_factory=dict)
     totals: dict[int, int] = field(default_factory=dict)
     """All unfinished pool jobs of each agent, also of sites that are not known any more."""
-    _limits: dict[tuple[str, str], Limits] = field(default_factory=dict)
+    _limits: dict[tuple[str, str], tuple[Limits, Limits]] = field(default_factory=dict, init=False)
 
     def add(
         self, agent: int, site: str, job_type: str, priority: int, *, pending: int = 0, running: int = 0
@@ -222,26 +220,40 @@ class AgentLoads:
         self.totals[agent] = self.totals.get(agent, 0) + pending + running
         self._load(agent, site).add(job_type, priority, pending=pending, running=running)
 
+    def release(self, agent: int, site: str, job_type: str, priority: int) -> None:
+        """Add a job that is released now."""
+        self.add(agent, site, job_type, priority, pending=1)
+        self.together.setdefault(site, SiteLoad()).add(job_type, priority, pending=1)
+
     def has_room(self, agent: int) -> bool:
         """Whether the agent is below the limit of an owner. Nothing passes it, also with a high priority."""
         return self.totals.get(agent, 0) < self.rules.owner_limit
 
     def reached_limit(self, agent: int, site: str, job_type: str, priority: int) -> LimitCheck | None:
         """The first limit of the site that a further job would exceed; None: the site takes it."""
-        limits, overflow = self._limits_of(site, job_type), self.rules.overflow
-        return reached_limit(self._load(agent, site), limits, job_type, priority, overflow)
+        for check in self._checks(agent, site, job_type, priority):
+            if check.jobs >= check.limit:
+                return check
+        return None
 
     def room(self, agent: int, site: str, job_type: str, priority: int) -> int:
         """The number of further jobs that the site and the limit of an owner take."""
-        limits, overflow = self._limits_of(site, job_type), self.rules.overflow
-        of_site = checks(self._load(agent, site), limits, job_type, priority, overflow)
+        of_site = self._checks(agent, site, job_type, priority)
         of_owner = ceil(self.rules.owner_limit) - self.totals.get(agent, 0)
         return max(0, min(of_owner, *(check.limit - check.jobs for check in of_site)))
 
-    def _limits_of(self, site: str, job_type: str) -> Limits:
+    def _checks(self, agent: int, site: str, job_type: str, priority: int) -> tuple[LimitCheck, ...]:
+        """The limits of the agent, then the limits of all agents together."""
+        own, maxima = self._limits_of(site, job_type)
+        rest = job_type, priority, self.rules.overflow
+        together = self.together.get(site) or SiteLoad()
+        return *checks(self._load(agent, site), own, *rest), *checks(together, maxima, *rest)
+
+    def _limits_of(self, site: str, job_type: str) -> tuple[Limits, Limits]:
         limits = self._limits.get((site, job_type))
         if limits is None:
-            limits = self._limits[site, job_type] = self.limits(site, job_type)
+            limits = self.limits(site, job_type), self.maxima(site, job_type)
+            self._limits[site, job_type] = limits
         return limits
 
     def _load(self, agent: int, site: str) -> SiteLoad:
@@ -279,7 +291,7 @@ class ReleasePass:
             if site is None:
                 heappop(heap)
                 continue
-            self._loads.add(group.agent, site, group.job_type, group.priority, pending=1)
+            self._loads.release(group.agent, site, group.job_type, group.priority)
             released.append(JobRelease(job, place, site))
             following = next(group.jobs, None)
             if following is None:

@@ -8,7 +8,7 @@ from math import ceil
 
 from pilotage.core.sites import SiteState
 from pilotage.core.workqueue.eligibility import obstacle
-from pilotage.core.workqueue.release import AgentLoads, Limits, usable_sites
+from pilotage.core.workqueue.release import UNLIMITED, AgentLoads, no_limits, usable_sites
 from pilotage.core.workqueue.why import (
     RAISE_OWNER_LIMIT,
     ChangedFacts,
@@ -58,14 +58,11 @@ class ReleaseFacts(SiteFacts[MadeJobs]):
 
     def changes_for_all_sites(self) -> Iterator[ChangedFacts[MadeJobs]]:
         rules = replace(self.loads.rules, max_jobs_per_owner=UNLIMITED)
-        loads = AgentLoads(self.loads.limits, rules, self.loads.loads, self.loads.totals)
+        loads = replace(self.loads, rules=rules)
         yield ChangedFacts(Effort.CHANGE_POLICY, RAISE_OWNER_LIMIT, replace(self, loads=loads))
 
     def changes_for_site(self, site: str) -> Iterator[ChangedFacts[MadeJobs]]:
-        def without_limits(_site: str, _type: str) -> Limits:
-            return Limits(UNLIMITED, UNLIMITED, UNLIMITED, UNLIMITED)
-
-        loads = AgentLoads(without_limits, self.loads.rules, self.loads.loads, self.loads.totals)
+        loads = replace(self.loads, limits=no_limits, maxima=no_limits)
         text = f"more slots at site {site} or higher [[requests.thresholds]], or the end of jobs there"
         yield ChangedFacts(Effort.MORE_SLOTS, text, replace(self, loads=loads))
 
@@ -75,6 +72,3 @@ class ReleaseFacts(SiteFacts[MadeJobs]):
             for site in self.states
             if site not in group.avoided and obstacle(site, self.rules, group.data) is None
         }
-
-
-UNLIMITED = 10**12

@@ -6,7 +6,7 @@ from pilotage.core.workqueue.release_why import MadeJobs, ReleaseFacts
 from pilotage.core.workqueue.roll_up import WORKING, is_working
 from pilotage.core.workqueue.why import unblocks, verdicts
 from pilotage.services.requests.why_wording import CHANGES_SHOWN, best_advice, closest_condition
-from pilotage.services.workqueue.release_loads import counted_agent, loads_of_team
+from pilotage.services.workqueue.release_loads import counted_agent, loads_of_team, loads_together
 from pilotage.services.workqueue.state import WorkQueue, site_rules
 from pilotage.store.engine.connection import Connection
 from pilotage.store.tables import element_jobs, queued_requests, releasing, request_waits
@@ -73,7 +73,8 @@ def _facts(
     counted = sorted({count.request for count in counts})
     requests = queued_requests.by_ids(connection, counted)
     steps = {(step.request_id, step.position): step for step in queued_requests.steps_of(connection, counted)}
-    loads = loads_of_team(work_queue, request.team, live, counts, requests, steps)
+    together = loads_together(counts, requests, steps)
+    loads = loads_of_team(work_queue, request.team, live, counts, requests, steps, together)
     return ReleaseFacts(
         site_rules(request), work_queue.site_states(), loads, closed_by_policy=work_queue.closed_by_policy()
     )

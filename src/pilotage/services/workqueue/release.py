@@ -16,13 +16,14 @@ from pilotage.core.workqueue.release import (
     JobRelease,
     ReleaseGroup,
     ReleasePass,
+    SiteLoad,
     usable_sites,
 )
 from pilotage.core.workqueue.roll_up import is_working
 from pilotage.services.submission.of_requests import submit_element_jobs
 from pilotage.services.workqueue.programs import PilotNeeds, ProgramCache, given_time, pilot_needs
 from pilotage.services.workqueue.pull import MEASURED_JOBS
-from pilotage.services.workqueue.release_loads import counted_agent, loads_of_team
+from pilotage.services.workqueue.release_loads import counted_agent, loads_of_team, loads_together
 from pilotage.services.workqueue.state import WorkQueue
 from pilotage.store.engine.connection import Connection
 from pilotage.store.tables import element_jobs, event_times, queued_requests, releasing
@@ -63,6 +64,8 @@ class ReleaseRun:
     _live: Mapping[str, list[int]] = field(default_factory=dict)
     _uses: Mapping[str, SiteState] = field(default_factory=dict)
     _passes: dict[str, ReleasePass] = field(default_factory=dict)
+    _together: dict[str, SiteLoad] | None = None
+    """The pool jobs of all teams by site, with the released ones; None: they are not counted yet."""
     _returned: list[JobRelease] = field(default_factory=list)
     """The jobs that a transaction took which was rolled back."""
     _measured: dict[tuple[int, int], float] = field(default_factory=dict)
@@ -133,7 +136,10 @@ class ReleaseRun:
         one_pass = self._passes.get(team)
         if one_pass is None:
             live = self._live.get(team, [])
-            loads = loads_of_team(self.work_queue, team, live, self.counts, self._requests, self._steps)
+            facts = self.counts, self._requests, self._steps
+            if self._together is None:
+                self._together = loads_together(*facts)
+            loads = loads_of_team(self.work_queue, team, live, *facts, self._together)
             one_pass = self._passes[team] = ReleasePass(loads, self.rng)
         return one_pass
 

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pilotage.core.sites import SiteState
+from pilotage.core.workqueue.job_types import TYPE_PRIORITIES
 from pilotage.core.workqueue.release import (
-    TYPE_PRIORITIES,
     AgentLoads,
     JobRelease,
     Limits,
