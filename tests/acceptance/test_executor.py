@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,7 +19,8 @@ from typing import Any
 import pytest
 
 from pilotage import Executor
-from pilotage.client.executor.outcomes import CallLost, RemoteTraceback
+from pilotage.client.executor.losses import CallLost
+from pilotage.client.executor.outcomes import RemoteTraceback
 from pilotage.client.executor.pickling import NotPicklable
 from pilotage.core.errors import InvalidInput
 from tests.deadlines import PATIENCE
@@ -97,6 +100,52 @@ def test_a_crash_takes_no_other_result_along(executor: Executor) -> None:
     assert next(results) == 1
     with pytest.raises(CallLost, match=r"is Failed: exit code 5; stderr ends with: the detector is on fire"):
         next(results)
+
+
+def test_a_call_that_ends_its_process_is_told(executor: Executor) -> None:
+    results = executor.map(lambda number: os._exit(0) if number == 1 else number, range(3), chunksize=3)
+    assert next(results) == 0
+    with pytest.raises(CallLost, match=r"the call ended its process without a result; job \d+ is Done"):
+        next(results)
+    job = executor.submit(os._exit, 0)
+    assert "the call ended its process" in str(job.exception(PATIENCE))
+
+
+def test_calls_have_their_folder_for_themselves(executor: Executor) -> None:
+    """A call may write any name there, and remove all: the results of its job lie elsewhere."""
+
+    def work(number: int) -> list[str]:
+        before = os.listdir()
+        for name in ("results", "functions", "calls", "program.zip"):
+            os.makedirs(name)
+        assert os.environ["PWD"] == os.getcwd()
+        if number % 2:
+            shutil.rmtree(os.getcwd())
+        if number == 1:
+            shutil.rmtree(os.path.dirname(os.environ["PWD"]))
+        return before
+
+    assert list(executor.map(work, range(4), chunksize=4)) == [[], [], [], []]
+
+
+def test_a_call_does_not_wait_for_threads_that_it_leaves(executor: Executor) -> None:
+    def leave() -> int:
+        threading.Thread(target=threading.Event().wait).start()
+        multiprocessing.get_context("fork").Process(target=threading.Event().wait).start()
+        return 5
+
+    assert executor.submit(leave).result(PATIENCE) == 5
+
+
+def test_an_executor_in_a_call_finds_the_server(instance: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PILOTAGE_HOME", str(instance.home))
+
+    def outer() -> list[int]:
+        with Executor() as inner:
+            return list(inner.map(abs, [-1, -2]))
+
+    with Executor(description={"environment": {"A": "b"}}) as executor:
+        assert executor.submit(outer).result(PATIENCE) == [1, 2]
 
 
 def test_what_the_server_refuses_is_told_in_the_futures(instance: Instance) -> None:

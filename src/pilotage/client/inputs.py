@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -155,7 +156,9 @@ def upload(transport: Transport, files: Iterable[LocalFile], progress: Progress 
     total = sum(file.size for file in distinct)
     if progress:
         progress(0, total)
-    with ThreadPoolExecutor(max_workers=UPLOAD_THREADS) as pool:
+    with ThreadPoolExecutor(max_workers=UPLOAD_THREADS) as threads:
+        # At the end of the interpreter no thread can be started; calls of an executor still are.
+        pool = threads if threading.main_thread().is_alive() else None
         try:
             asked = _find_missing(transport, [file.digest for file in distinct], pool)
             missing = {digest for part in asked for digest in part.missing}
@@ -163,12 +166,12 @@ def upload(transport: Transport, files: Iterable[LocalFile], progress: Progress 
             done = total - sum(file.size for file in lacking)
             together = list(_bundles(lacking))
             send = partial(_upload_bundle, transport, _storage_upload(transport, asked))
-            for part, _ in zip(together, pool.map(send, together), strict=True):
+            for part, _ in zip(together, (pool.map if pool else map)(send, together), strict=True):
                 done += sum(file.size for file in part)
                 if progress:
                     progress(done, total)
         except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
+            threads.shutdown(wait=False, cancel_futures=True)
             raise
     if progress:
         progress(total, total)

@@ -88,7 +88,7 @@ class Transport:
         self._lock = threading.Lock()
         self.patience = patience
         self._connect_patience = patience if connect_patience is None else connect_patience
-        self._on_outage = on_outage
+        self.on_outage = on_outage
         self._on_notice = on_notice
         self._on_new_pins = on_new_pins
         self._trust = trust or ServerTrust()
@@ -299,9 +299,9 @@ class Transport:
             limit = max(patience, self.patience if failure.reached else self._connect_patience)
             if not failure.may_repeat or gone + wait > limit:
                 raise failure.error
-            if max(gone, wait) > REPORT_OUTAGE_AFTER and not reported and self._on_outage:
+            if max(gone, wait) > REPORT_OUTAGE_AFTER and not reported and self.on_outage:
                 reported = True
-                self._on_outage(failure.error)
+                self.on_outage(failure.error)
             time.sleep(wait * _spread())
             pause = min(pause * 2, 3.0)
 

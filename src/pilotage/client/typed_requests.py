@@ -13,6 +13,8 @@ from pilotage.wire.limits import MAX_PAGE
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
+    from pilotage.core.errors import PilotageError
+
     class RowsPage(Protocol):
         """A page of a list."""
 
@@ -47,6 +49,10 @@ class TypedRequests:
         `parts`: of its address. `timeout`: seconds without data after which it fails.
         """
         return self._transport.call(call, request, timeout=timeout, **parts)
+
+    def tell_outages(self, tell: Callable[[PilotageError], None]) -> None:
+        """Call `tell` with the error when retries take longer than a few seconds, unless `on_outage` was given."""
+        self._transport.on_outage = self._transport.on_outage or tell
 
     def _pages(
         self,

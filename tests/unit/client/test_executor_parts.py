@@ -27,9 +27,7 @@ from pilotage.client.executor.chunking import HOLD, LONGEST, MAX_CALLS, PROBES, 
 from pilotage.client.executor.journal import CallJournal, SentChunks
 from pilotage.client.executor.outcomes import (
     RemoteTraceback,
-    ResultFrame,
     ResultNotPicklable,
-    read_outcomes,
     settle,
 )
 from pilotage.client.executor.pickling import (
@@ -39,6 +37,7 @@ from pilotage.client.executor.pickling import (
     pickle_arguments,
     pickle_function,
 )
+from pilotage.client.executor.result_files import ResultFile, ResultFrame
 from pilotage.core.errors import Conflict, InvalidInput
 from tests.deadlines import PATIENCE
 
@@ -221,7 +220,7 @@ def ran(
 
 def settled(folder: Path) -> list[CallFuture[Any]]:
     futures = []
-    for outcome in read_outcomes(folder / payload.RESULTS):
+    for outcome in ResultFile(folder / payload.RESULTS).frames():
         futures.append(future())
         settle(futures[-1], outcome, data=False)
     return futures
@@ -270,13 +269,15 @@ def test_a_program_that_dies_leaves_the_outcomes_before(tmp_path: Path) -> None:
     whole = results.read_bytes()
     for cut in range(len(whole)):
         results.write_bytes(whole[:cut])
-        assert not read_outcomes(results)
+        assert not ResultFile(results).frames()
 
 
 def test_the_duration_of_a_call_is_without_its_imports(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spent = [0.0]
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PWD", str(tmp_path))
     monkeypatch.setitem(sys.modules, "of_the_test", SimpleNamespace(spent=spent))
     monkeypatch.setattr(time, "perf_counter", lambda: sum(spent))
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -298,11 +299,17 @@ def test_the_duration_of_a_call_is_without_its_imports(
     importing, results = (builtins.__import__, importlib.import_module), BytesIO()
     for _ in range(2):
         node_program._run(
-            functions, [cloudpickle.dumps(work)], 0, cloudpickle.dumps(((), {})), results, False
+            functions,
+            [cloudpickle.dumps(work)],
+            0,
+            cloudpickle.dumps(((), {})),
+            results,
+            False,
+            str(tmp_path),
         )
     assert (builtins.__import__, importlib.import_module) == importing
     (tmp_path / "results").write_bytes(results.getvalue())
-    first, second = read_outcomes(tmp_path / "results")
+    first, second = ResultFile(tmp_path / "results").frames()
     assert (first.kind, first.seconds) == (node_program.RETURNED, 1.0)
     assert (second.kind, second.seconds) == (node_program.RETURNED, 1.0)
     assert sum(spent) == 302.0
@@ -316,7 +323,9 @@ def test_another_python_is_refused_by_its_version(tmp_path: Path) -> None:
 
 def test_an_outcome_that_cannot_be_read_here_is_an_error() -> None:
     one = future()
-    settle(one, ResultFrame(node_program.RETURNED, 0.1, b"\x80\x04cmissing_module\nname\n."), data=False)
+    settle(
+        one, ResultFrame(node_program.RETURNED, 0.1, lambda: b"\x80\x04cmissing_module\nname\n."), data=False
+    )
     assert isinstance(one.exception(), ResultNotPicklable)
 
 

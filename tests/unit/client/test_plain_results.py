@@ -23,13 +23,12 @@ from pilotage.client.executor.calls import CallFuture, PendingCall
 from pilotage.client.executor.node_program import HEADER, RAISED, RETURNED, UNUSABLE, _dump_plain
 from pilotage.client.executor.outcomes import (
     RemoteTraceback,
-    ResultFrame,
     ResultNotPicklable,
-    read_outcomes,
     settle,
 )
 from pilotage.client.executor.pickling import pickle_arguments, pickle_function
 from pilotage.client.executor.plain_data import CallRaised, read_plain
+from pilotage.client.executor.result_files import ResultFile, ResultFrame
 from pilotage.core.errors import InvalidInput
 
 ATOMS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary()
@@ -61,7 +60,7 @@ def future() -> CallFuture[Any]:
 
 def outcome(kind: int, body: bytes) -> CallFuture[Any]:
     one = future()
-    settle(one, ResultFrame(kind, 0.1, body), data=True)
+    settle(one, ResultFrame(kind, 0.1, lambda: body), data=True)
     return one
 
 
@@ -140,7 +139,7 @@ def test_an_outcome_of_another_shape_is_an_error_of_the_call(kind: int, body: by
 @pytest.mark.parametrize("seconds", [math.nan, math.inf, -1.0])
 def test_a_time_that_is_none_is_not_measured(tmp_path: Path, seconds: float) -> None:
     (tmp_path / "results").write_bytes(HEADER.pack(RETURNED, seconds, 0))
-    [frame] = read_outcomes(tmp_path / "results")
+    [frame] = ResultFile(tmp_path / "results").frames()
     assert frame.seconds == 0
 
 
@@ -155,7 +154,9 @@ def test_the_program_sends_plain_data_and_texts_of_errors(tmp_path: Path) -> Non
     folder = tmp_path / "p"
     payload.write_payload(folder, [chunk], {}, data=True)
     subprocess.run([sys.executable, "-I", "-S", payload.PROGRAM, payload.PYTHON, "0"], cwd=folder, check=True)
-    good, failed, odd = [outcome(frame.kind, frame.body) for frame in read_outcomes(folder / payload.RESULTS)]
+    good, failed, odd = [
+        outcome(frame.kind, frame.read()) for frame in ResultFile(folder / payload.RESULTS).frames()
+    ]
     assert good.result() == {"a": [1, 2.5]}
     error = failed.exception()
     assert isinstance(error, CallRaised)

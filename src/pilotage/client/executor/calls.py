@@ -18,8 +18,16 @@ T = TypeVar("T")
 class CallFuture(Future[T]):
     """The future of a call. It can be cancelled until it has its result."""
 
-    def __init__(self, why: Callable[[int], str], cancelled: Callable[[CallFuture[Any]], None]) -> None:
+    def __init__(
+        self,
+        why: Callable[[int], str],
+        cancelled: Callable[[CallFuture[Any]], None],
+        *,
+        keeps_frame: bool = False,
+    ) -> None:
         super().__init__()
+        self.keeps_frame = keeps_frame
+        """Its result is the frame of the result's file: `map` reads one after the other."""
         self.job: int | None = None
         """The job with this call and others; None: it was not sent yet."""
         self.started = False

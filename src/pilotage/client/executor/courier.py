@@ -10,17 +10,21 @@ import time
 import uuid
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from pilotage.client.executor import payload
+from pilotage.client.executor import payload, process_end
 from pilotage.client.executor.calls import CallFuture, PendingCall
 from pilotage.client.executor.chunking import ChunkRule
 from pilotage.client.executor.journal import CallJournal, SentChunks
-from pilotage.client.executor.outcomes import CallLost, ResultFrame, read_outcomes, settle
-from pilotage.client.polling import FINAL_STATES, PollInterval
-from pilotage.core.errors import CursorExpired, NotFound, Overloaded, PilotageError, Unreachable
+from pilotage.client.executor.losses import LostCalls, tell_lost
+from pilotage.client.executor.outages import Outages
+from pilotage.client.executor.outcomes import settle
+from pilotage.client.executor.result_files import OwnFolder, ResultFile, ResultFrame
+from pilotage.client.polling import FINAL_STATES
+from pilotage.core.errors import CursorExpired, PilotageError
 from pilotage.wire.changes import ChangesQuery
 from pilotage.wire.jobs import Selection
 
@@ -28,8 +32,6 @@ if TYPE_CHECKING:
     from pilotage.client.api import Client
     from pilotage.wire.changes import FeedChange
     from pilotage.wire.jobs import JobSummary
-
-T = TypeVar("T")
 
 GATHER = 0.02
 """Seconds in which calls come together before they are sent."""
@@ -39,8 +41,6 @@ MAX_JOBS = 2000
 """Jobs of one submission."""
 LISTEN = 30.0
 """Seconds of one long poll."""
-SHOWN_ERRORS = 5
-"""Failed jobs of a turn of which the standard error is read."""
 
 
 class Courier:
@@ -49,20 +49,22 @@ class Courier:
     def __init__(
         self,
         client: Client,
-        folder: Path,
+        folder: Path | OwnFolder,
         options: dict[str, Any],
         group: str,
         journal: CallJournal | None,
         *,
         data: bool,
     ) -> None:
-        """`data`: results are plain data."""
+        """`folder`: for the files on their way. `data`: results are plain data."""
         self._client = client
-        self._folder = folder
+        self._owned = [folder] if isinstance(folder, OwnFolder) else []
+        self._folder = folder.path if isinstance(folder, OwnFolder) else folder
         self._options = options
         self._group = group
         self._data = data
         self._journal = journal
+        self._outages = Outages(client)
         self._rule = ChunkRule()
         self._changed = threading.Condition()
         self._waiting: deque[PendingCall] = deque()
@@ -77,38 +79,52 @@ class Courier:
         self._to_kill: list[int] = []
         self._places: dict[str, tuple[int, int]] = {}
         """Job and position of the calls of earlier processes, by key."""
-        self._sending = False
-        self._closed = False
+        self._sending: list[PendingCall] = []
+        """Calls of the submission that is being made."""
+        self._closed = ""
+        """Why no calls are taken; "": they are."""
         self._broken: Exception | None = None
         self._cursor = ""
         self._owner = ""
-        self._read = lru_cache(64)(lambda job: read_outcomes(self._results(job)))
-        self._threads: list[threading.Thread] = []
+        self._frames = lru_cache(64)(lambda job: self._result_file(job).frames())
+        self._resources = ExitStack()
+        turns = (self._send_turn, self._listen_turn, self._gather_turn)
+        self._threads = [
+            threading.Thread(target=self._work, args=(turn,), name=turn.__name__, daemon=False)
+            for turn in turns
+        ]
+        self._working = len(turns)
 
     # --- for the executor, in any thread
 
-    def start(self) -> None:
-        """Find the calls that an earlier process has sent, and begin to work."""
+    def start(self, resources: ExitStack) -> None:
+        """Find the calls that an earlier process has sent, and begin to work.
+
+        The last thread closes `resources`: the executor may be forgotten while its calls run.
+        """
         self._owner = self._client.whoami().user
         if self._journal is not None:
             self._recover(self._journal)
-        for turn in (self._send_turn, self._listen_turn, self._gather_turn):
-            thread = threading.Thread(target=self._work, args=(turn,), name=turn.__name__, daemon=True)
+        process_end.watch(self)
+        self._resources = resources.pop_all()
+        for thread in self._threads:
             thread.start()
-            self._threads.append(thread)
 
-    def new_future(self) -> CallFuture[Any]:
-        return CallFuture(lambda job: self._client.why(job).summary, self._cancelled)
+    def new_future(self, *, keeps_frame: bool = False) -> CallFuture[Any]:
+        return CallFuture(lambda job: self._client.why(job).summary, self._cancelled, keeps_frame=keeps_frame)
 
     def add(self, calls: Iterable[PendingCall]) -> None:
+        """Accept calls. Raises RuntimeError after `close`, and after the end of the interpreter has begun."""
         with self._changed:
+            if self._closed:
+                raise RuntimeError(f"cannot schedule new futures after {self._closed}")
             self._waiting.extend(calls)
             self._changed.notify_all()
             broken = self._broken
         if broken:
             self._break(broken)
 
-    def claim(self, key: str) -> CallFuture[Any] | None:
+    def claim(self, key: str, *, keeps_frame: bool) -> CallFuture[Any] | None:
         """The future of a call that an earlier process has sent; None: it has none, or was lost."""
         place = self._places.pop(key, None)
         if place is None:
@@ -116,24 +132,45 @@ class Courier:
         job, position = place
         with self._changed:
             if job in self._jobs:
-                return self._jobs[job][position].future
-        outcomes = self._read(job)
+                future = self._jobs[job][position].future
+                future.keeps_frame = keeps_frame
+                return future
+        outcomes = self._frames(job)
         if position >= len(outcomes):
             return None
-        future = self.new_future()
+        future = self.new_future(keeps_frame=keeps_frame)
         future.job = job
         settle(future, outcomes[position], data=self._data)
         return future
 
-    def close(self, *, wait: bool, cancel: bool) -> None:
-        with self._changed:
-            self._closed = True
-            calls = [*self._waiting, *(call for calls in self._jobs.values() for call in calls)]
-            self._changed.notify_all()
-        for call in calls if cancel else ():
+    def close(self, *, cancel: bool) -> None:
+        """Take no more calls."""
+        self._close("shutdown")
+        for call in self._calls() if cancel else ():
             call.future.cancel()
-        for thread in self._threads if wait else ():
-            thread.join()
+
+    def end(self) -> None:
+        self._close("interpreter shutdown")
+
+    def _close(self, reason: str) -> None:
+        with self._changed:
+            self._closed = self._closed or reason
+            self._changed.notify_all()
+
+    def left(self) -> int:
+        return sum(not call.future.done() for call in self._calls())
+
+    def join(self, timeout: float | None = None) -> bool:
+        """Wait until all calls have an outcome and all is closed, and say whether that is so."""
+        until = None if timeout is None else time.monotonic() + timeout
+        for thread in self._threads:
+            thread.join(None if until is None else max(0.0, until - time.monotonic()))
+        return not any(thread.is_alive() for thread in self._threads)
+
+    def _calls(self) -> list[PendingCall]:
+        with self._changed:
+            submitted = (call for calls in self._jobs.values() for call in calls)
+            return list(dict.fromkeys((*self._waiting, *self._sending, *submitted)))
 
     def _cancelled(self, future: CallFuture[Any]) -> None:
         with self._changed:
@@ -151,19 +188,27 @@ class Courier:
                 pass
         except Exception as trouble:
             self._break(trouble)
+        finally:
+            with self._changed:
+                self._working -= 1
+                is_last = not self._working
+            if is_last:
+                self._resources.close()
+                self._owned.clear()
 
     def _break(self, trouble: Exception) -> None:
         with self._changed:
-            self._broken, self._closed = trouble, True
-            calls = [*self._waiting, *(call for calls in self._jobs.values() for call in calls)]
-            for book in (self._waiting, self._jobs, self._awaited, self._ended):
+            self._broken = trouble
+            calls = self._calls()
+            for book in (self._waiting, self._sending, self._jobs, self._awaited, self._ended):
                 book.clear()
             self._changed.notify_all()
         for call in calls:
             call.future.settle(error=trouble)
 
     def _over(self) -> bool:
-        return self._closed and not (self._waiting or self._sending or self._jobs)
+        is_ending = self._closed or self._broken
+        return bool(is_ending) and not (self._waiting or self._sending or self._jobs)
 
     def _send_turn(self) -> bool:
         with self._changed:
@@ -175,13 +220,13 @@ class Courier:
         with self._changed:
             killed, self._to_kill = self._to_kill, []
             chunks = self._rule.take(self._waiting, time.monotonic())
-            self._sending = bool(chunks)
+            self._sending = [call for chunk in chunks for call in chunk]
         if killed:
-            self._persist(lambda: self._client.kill(killed, reason="cancelled by its executor"))
+            self._outages.persist(lambda: self._client.kill(killed, reason="cancelled by its executor"))
         for first in range(0, len(chunks), MAX_JOBS):
             self._submit(chunks[first : first + MAX_JOBS])
         with self._changed:
-            self._sending = False
+            self._sending = []
             self._early.clear()
             self._changed.notify_all()
             if self._waiting and not chunks:
@@ -190,7 +235,7 @@ class Courier:
 
     def _submit(self, chunks: list[list[PendingCall]]) -> None:
         if not self._cursor:
-            self._cursor = self._persist(lambda: self._client.read_changes(self._query())).cursor
+            self._cursor = self._outages.persist(lambda: self._client.read_changes(self._query())).cursor
         key = str(uuid.uuid4())
         folder = self._payload(key)
         description = payload.write_payload(folder, chunks, self._options, data=self._data)
@@ -199,7 +244,7 @@ class Courier:
         if self._journal is not None:
             self._journal.sending(sent)
         try:
-            self._persist(lambda: self._send(sent))
+            self._outages.persist(lambda: self._send(sent))
         except PilotageError as refusal:
             if self._journal is not None:
                 self._journal.refused(key)
@@ -223,10 +268,13 @@ class Courier:
 
     def _register(self, sent: SentChunks, chunks: Sequence[list[PendingCall]]) -> None:
         with self._changed:
+            if self._broken:
+                return
             for job, calls in enumerate(chunks, sent.first):
                 self._jobs[job] = calls
                 for call in calls:
                     call.future.job = job
+                    call.arguments = b""  # they are on their way
                 if job in self._early:
                     self._ended[job] = self._early.pop(job)
                 else:
@@ -245,14 +293,16 @@ class Courier:
                 self._changed.wait()
                 return True
         try:
-            page = self._persist(lambda: self._client.read_changes(self._query(LISTEN)))
+            page = self._outages.persist(lambda: self._client.read_changes(self._query(LISTEN)))
             changes: Iterable[FeedChange | JobSummary] = [
                 change for change in page.changes if change.kind == "job"
             ]
             self._cursor = page.cursor
         except CursorExpired:
-            self._cursor = self._persist(lambda: self._client.read_changes(self._query(begin=True))).cursor
-            changes = self._persist(lambda: list(self._client.jobs(list(self._awaited))))
+            self._cursor = self._outages.persist(
+                lambda: self._client.read_changes(self._query(begin=True))
+            ).cursor
+            changes = self._outages.persist(lambda: list(self._client.jobs(list(self._awaited))))
         with self._changed:
             for change in changes:
                 self._apply(change)
@@ -283,22 +333,19 @@ class Courier:
                 self._changed.wait()
                 return True
             ended, self._ended = self._ended, {}
-        reports = self._persist(
+        reports = self._outages.persist(
             lambda: list(self._client.download_many(ended, self._folder / payload.RESULTS))
         )
-        lost = {}
+        lost = []
         for report in reports:
-            job = report.job
-            outcomes = read_outcomes(self._results(job))
-            if len(outcomes) < len(self._jobs[job]):
-                lost[job] = "".join(f"; {trouble}" for trouble in report.failed.values())
-            self._deliver(self._jobs[job], outcomes)
-        self._tell_lost(lost)
+            calls, outcomes = self._jobs[report.job], self._result_file(report.job).frames()
+            if len(outcomes) < len(calls):
+                lost.append(LostCalls(report.job, len(outcomes), calls, list(report.failed.values())))
+            self._deliver(calls, outcomes)
+        tell_lost(self._client, self._rule, lost)
         with self._changed:
             for job in ended:
                 self._jobs.pop(job, None)
-                if self._journal is None:
-                    payload.remove(self._results(job).parent)
             self._changed.notify_all()
         return True
 
@@ -308,35 +355,6 @@ class Courier:
                 if call.kind:
                     self._rule.measured(call.kind, outcome.seconds)
             settle(call.future, outcome, data=self._data)
-
-    def _tell_lost(self, jobs: dict[int, str]) -> None:
-        """Give the calls without an outcome the reason of their jobs. `jobs`: with errors of their downloads."""
-        for place, (job, trouble) in enumerate(jobs.items()):
-            try:
-                summary = self._client.job(job).job
-                reason = f"job {job} is {summary.state}: {summary.reason}".rstrip(": ") + trouble
-                if place < SHOWN_ERRORS:
-                    reason += self._last_words(job)
-            except NotFound:
-                reason = f"job {job} no longer exists"
-            for call in self._jobs[job]:
-                if call.kind:
-                    self._rule.lost_probe(call.kind)
-                call.future.settle(error=CallLost(reason))
-
-    def _last_words(self, job: int) -> str:
-        text = b"".join(piece.data for piece in self._client.logs(job, stream="stderr"))
-        lines = text.decode(errors="replace").strip().splitlines()
-        return f"; stderr ends with: {lines[-1]}" if lines else ""
-
-    def _persist(self, action: Callable[[], T]) -> T:
-        """Do it again while the server is away: calls that were given are kept."""
-        pace = PollInterval(0.2, 10.0)
-        while True:
-            try:
-                return action()
-            except (Unreachable, Overloaded):
-                pace.pause(False)
 
     # --- calls of earlier processes
 
@@ -370,3 +388,8 @@ class Courier:
 
     def _results(self, job: int) -> Path:
         return self._folder / payload.RESULTS / str(job) / payload.RESULTS
+
+    def _result_file(self, job: int) -> ResultFile:
+        """Without a journal the file of a job is removed when its last outcome was read."""
+        path = self._results(job)
+        return ResultFile(path, *self._owned, *(OwnFolder(path.parent) for _ in self._owned))

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-import tempfile
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor as StandardExecutor
-from concurrent.futures import Future
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
-from weakref import WeakValueDictionary
+from weakref import WeakValueDictionary, finalize
 
 from pilotage.client.api import Client
-from pilotage.client.credentials import default_home
+from pilotage.client.credentials import default_home, read_server_facts
+from pilotage.client.executor import payload
 from pilotage.client.executor.calls import CallFuture, PendingCall
 from pilotage.client.executor.courier import Courier
 from pilotage.client.executor.journal import CallJournal
+from pilotage.client.executor.outcomes import read_outcome
 from pilotage.client.executor.pickling import PickledFunction, digest, pickle_arguments, pickle_function
+from pilotage.client.executor.result_files import OwnFolder, ResultFrame
+from pilotage.client.server_process import await_start, refuse_suspended
 from pilotage.core.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -26,6 +29,10 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+HOME_VARIABLE = "PILOTAGE_HOME"
+STARTING = 30.0
+"""Seconds that a server which is just starting may take."""
 
 
 class Executor(StandardExecutor):
@@ -49,7 +56,8 @@ class Executor(StandardExecutor):
     - `progress`: show a line with the number of ended calls, if stderr is a terminal.
     - `description`: further fields of a job description.
 
-    At most one result of each call is applied. A call may *run* more than once, as a job may.
+    At most one result of each call is applied. A call may *run* more than once, as a job may. The interpreter ends
+    when all calls have ended.
     Raises Conflict if another process uses the name, and Unreachable if there is no server.
     """
 
@@ -75,41 +83,35 @@ class Executor(StandardExecutor):
         if results not in ("any", "data"):
             raise InvalidInput(f'results is "any" or "data", not {results!r}')
         given = {"memory": memory, "wall_time": wall, "tags": list(tags), "requirements": requirements}
-        options = {"job_name": name or "map", "processors": cores, "retries": retries}
-        options |= {field: value for field, value in given.items() if value}
+        options: dict[str, Any] = {"job_name": name or "map", "processors": cores, "retries": retries}
+        options |= {field: value for field, value in given.items() if value} | _checked(description or {})
+        if client is None:
+            options["environment"] = _with_home(options.get("environment", {}))
         self._name = name
+        self._data = results == "data"
         self._chunk = 0 if chunk == "auto" else chunk
         self._lock = threading.Lock()
         self._equal: Counter[str] = Counter()
         self._functions: WeakValueDictionary[str, PickledFunction] = WeakValueDictionary()
-        self._shut = False
         self._progress: CallProgress | None = None
         with ExitStack() as resources:
             journal = CallJournal(default_home() / "executors", name) if name else None
             if journal:
                 resources.callback(journal.close)
-                folder = journal.folder
+                folder: Path | OwnFolder = journal.folder
             else:
-                folder = Path(
-                    resources.enter_context(tempfile.TemporaryDirectory(prefix="pilotage-executor-"))
-                )
+                folder = OwnFolder()
             if client is None:
-                client = resources.enter_context(Client.connect())
-            self._courier = Courier(
-                client,
-                folder,
-                {**options, **(description or {})},
-                group,
-                journal,
-                data=results == "data",
-            )
-            self._courier.start()
-            self._resources = resources.pop_all()
-        if progress:
-            from pilotage.client.executor.progress import CallProgress
+                client = resources.enter_context(_connected())
+            self._courier = Courier(client, folder, options, group, journal, data=self._data)
+            if progress:
+                from pilotage.client.executor.progress import CallProgress
 
-            self._progress = CallProgress(name or "calls")
-            self._resources.callback(self._progress.close)
+                self._progress = CallProgress(name or "calls")
+                resources.callback(self._progress.close)
+            self._courier.start(resources)
+        # An executor that nobody has any more runs the calls that it has accepted.
+        finalize(self, self._courier.close, cancel=False).atexit = False
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> CallFuture[T]:
         """Run `fn(*args, **kwargs)` in a job. Raises NotPicklable before anything is sent."""
@@ -128,6 +130,7 @@ class Executor(StandardExecutor):
     ) -> Iterator[T]:
         """Run `fn` with the items of the iterables; iterate over the results in their order.
 
+        The results wait on the disk until their turn.
         All arguments are pickled before the first is sent: raises NotPicklable. `chunksize`: calls of a job.
         """
         if chunksize is not None and chunksize < 1:
@@ -136,8 +139,9 @@ class Executor(StandardExecutor):
         packed: list[tuple[tuple[Any, ...], dict[str, Any], bytes]] = [
             (args, {}, pickle_arguments(function.name, args, {})) for args in zip(*iterables, strict=False)
         ]
-        futures = self._send(fn, function, packed, self._chunk if chunksize is None else chunksize)
-        return _results(futures, timeout)
+        size = self._chunk if chunksize is None else chunksize
+        futures = self._send(fn, function, packed, size, keeps_frame=True)
+        return _results(futures, timeout, data=self._data)
 
     def _pickled(self, fn: Callable[..., Any]) -> PickledFunction:
         """Its pickle. Calls of a function share one in memory, also if each was submitted by itself."""
@@ -150,22 +154,22 @@ class Executor(StandardExecutor):
         function: PickledFunction,
         packed: Sequence[tuple[tuple[Any, ...], Mapping[str, Any], bytes]],
         chunk: int,
+        *,
+        keeps_frame: bool = False,
     ) -> list[CallFuture[Any]]:
         of_function = digest(self._name, fn) if self._name else ""
         futures, fresh = [], []
         with self._lock:
-            if self._shut:
-                raise RuntimeError("cannot schedule new futures after shutdown")
             for args, kwargs, arguments in packed:
                 key = self._key(of_function, args, kwargs) if self._name else ""
-                future = self._courier.claim(key) if key else None
+                future = self._courier.claim(key, keeps_frame=keeps_frame) if key else None
                 if future is None:
-                    future = self._courier.new_future()
+                    future = self._courier.new_future(keeps_frame=keeps_frame)
                     fresh.append(PendingCall(function, arguments, key, chunk, future))
                 futures.append(future)
+        self._courier.add(fresh)
         if self._progress:
             self._progress.add(futures)
-        self._courier.add(fresh)
         return futures
 
     def _key(self, of_function: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
@@ -176,37 +180,69 @@ class Executor(StandardExecutor):
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Take no more calls. `wait`: until all have ended. `cancel_futures`: cancel calls without a result."""
-        with self._lock:
-            self._shut = True
-        self._courier.close(wait=False, cancel=cancel_futures)
+        self._courier.close(cancel=cancel_futures)
         if wait:
-            self._close()
-        else:
-            threading.Thread(target=self._close, daemon=True).start()
-
-    def _close(self) -> None:
-        """Wait for the end of all calls, then remove the files and close the connections."""
-        self._courier.close(wait=True, cancel=False)
-        self._resources.close()
+            self._courier.join()
 
     def __exit__(self, kind: object, error: object, traceback: object) -> None:
-        """Wait for all calls, but not after an error: the server may be away for hours. Jobs go on then."""
+        """Wait for all calls. After an error the end of the program waits for them, and Ctrl-C ends that."""
         self.shutdown(wait=kind is None)
 
 
-def _results(futures: list[CallFuture[T]], timeout: float | None) -> Iterator[T]:
-    """Iterate over the results in order. Calls that nobody waits for are cancelled, as by the standard library."""
-    import time
+def _checked(description: Mapping[str, Any]) -> dict[str, Any]:
+    """Further fields of the description of the jobs. Raises InvalidInput for one that is made here."""
+    own = sorted(payload.OWN_FIELDS.intersection(description))
+    if own:
+        raise InvalidInput(
+            f"description: the executor itself sets {', '.join(own)}", hint="give paths of files as arguments"
+        )
+    return dict(description)
 
+
+def _with_home(environment: Mapping[str, str] | Sequence[str]) -> dict[str, str]:
+    """The variables of calls: an executor in a call finds the server where the node has the same home folder."""
+    given = (
+        environment if isinstance(environment, Mapping) else dict(text.split("=", 1) for text in environment)
+    )
+    home = str(default_home().absolute())
+    return {**({} if "%" in home else {HOME_VARIABLE: home}), **given}  # a percent sign may begin a parameter
+
+
+def _connected() -> Client:
+    """A client of the server of this home. Raises Unreachable at once if that is suspended."""
+    home = default_home()
+    await_start(home, STARTING)
+    refuse_suspended(read_server_facts(home))
+    return Client.connect(home=home)
+
+
+def _results(futures: list[CallFuture[T]], timeout: float | None, *, data: bool) -> Iterator[T]:
+    """Iterate over the results in order. Each is read when its turn comes, and nothing here keeps it.
+
+    Calls that nobody waits for are cancelled, as by the standard library.
+    """
     end = None if timeout is None else time.monotonic() + timeout
+    futures.reverse()
 
     def one_by_one() -> Iterator[T]:
-        left: list[Future[T]] = list(reversed(futures))
         try:
-            while left:
-                yield left.pop().result(None if end is None else end - time.monotonic())
+            while futures:
+                yield _value(futures.pop().result(None if end is None else end - time.monotonic()), data=data)
         finally:
-            for future in left:
+            for future in futures:
                 future.cancel()
 
     return one_by_one()
+
+
+def _value(found: Any, *, data: bool) -> Any:
+    """The result of a call of `map`, or its exception."""
+    if not isinstance(found, ResultFrame):
+        return found  # it was settled before `map` asked for it
+    value, error = read_outcome(found, data=data)
+    if error is None:
+        return value
+    try:
+        raise error
+    finally:
+        error = None  # else the exception and this frame would keep each other

@@ -3,6 +3,8 @@
 Standard library only, and syntax of old Pythons: another Python must come far enough to say that it is the wrong one.
 Arguments: the Python of the caller, as 3.11, and the number of the chunk. Files: `functions` and `calls`, both plain
 pickles. The file `results` gets a frame for each call: HEADER, then the pickled outcome.
+
+These files lie in the folder of the job. Each call works in a new folder below it, and may write and remove all there.
 """
 
 from __future__ import annotations
@@ -25,6 +27,8 @@ HEADER = struct.Struct(">BdQ")
 """Outcome, seconds that the call took without its imports, bytes that follow."""
 RETURNED, RAISED, UNUSABLE = 0, 1, 2
 """UNUSABLE: the outcome cannot be pickled, and a text says so."""
+FOLDER = "calls.work"
+"""The folder below that of the job where calls have theirs."""
 WRONG_PYTHON = 78
 """Exit code: this Python is not the caller's."""
 
@@ -40,11 +44,36 @@ def main() -> int:
     with open("calls", "rb") as file:
         calls = pickle.load(file)[chunk]  # noqa: S301
     sys.path += [folder for folder in folders if folder not in sys.path and os.path.isdir(folder)]
+    sys.path[0] = sys.argv[0] = os.path.abspath(sys.argv[0])  # the calls work elsewhere
+    above = os.path.abspath(FOLDER)
     functions: dict[int, Any] = {}
     with open("results", "wb") as results:
-        for number, arguments in calls:
-            _run(functions, bodies, number, arguments, results, data)
+        for place, (number, arguments) in enumerate(calls):
+            folder = os.path.join(above, str(place))
+            _run(functions, bodies, number, arguments, results, data, folder)
+            with contextlib.suppress(OSError):  # it has files
+                os.rmdir(folder)
     return 0
+
+
+def _enter(folder: str) -> None:
+    """Make it the working folder, also if a call has removed all or has gone elsewhere."""
+    os.makedirs(folder, exist_ok=True)
+    os.chdir(folder)
+    os.environ["PWD"] = folder
+
+
+def _end(code: int) -> None:
+    """End this process. Threads and processes that calls have left do not hold it: the results are written."""
+    children = sys.modules.get("multiprocessing")
+    main = threading.main_thread()
+    threads = [thread for thread in threading.enumerate() if thread is not main and not thread.daemon]
+    if threads or (children and children.active_children()):
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(Exception):  # a call may have closed it
+                stream.flush()
+        os._exit(code)
+    sys.exit(code)
 
 
 def _run(
@@ -54,11 +83,13 @@ def _run(
     arguments: bytes,
     results: BinaryIO,
     data: bool,
+    folder: str,
 ) -> None:
-    """Run one call and write its frame. `data`: the outcome is plain data."""
+    """Run one call in `folder` and write its frame. `data`: the outcome is plain data."""
     begun, imports = time.perf_counter(), _Imports()
     is_first = number not in functions
     try:
+        _enter(folder)
         if is_first:
             functions[number] = pickle.loads(bodies[number])  # noqa: S301
         positional, named = pickle.loads(arguments)  # noqa: S301
@@ -149,4 +180,4 @@ def _pickled(kind: int, outcome: Any, dump: Callable[[Any], bytes] | None) -> tu
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    _end(main())

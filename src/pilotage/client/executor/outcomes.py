@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import math
 import pickle
-from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pilotage.client.executor.node_program import HEADER, RAISED, RETURNED
+from pilotage.client.executor.node_program import RAISED, RETURNED
 from pilotage.client.executor.plain_data import CallRaised, read_plain
 from pilotage.core.errors import PilotageError
 
 if TYPE_CHECKING:
     from pilotage.client.executor.calls import CallFuture
-
-
-class CallLost(PilotageError):
-    """The job of a call ended without a result of it: it crashed, or was killed."""
+    from pilotage.client.executor.result_files import ResultFrame
 
 
 class ResultNotPicklable(PilotageError):
@@ -35,46 +29,26 @@ class RemoteTraceback(Exception):
         return f'\n"""\n{self.text}"""'
 
 
-@dataclass(frozen=True, slots=True)
-class ResultFrame:
-    """A frame of the file of results: see node_program.py."""
-
-    kind: int
-    seconds: float
-    body: bytes
-
-
-def read_outcomes(path: Path) -> list[ResultFrame]:
-    """The complete frames of a file, in the order of the calls; none if there is no file."""
-    try:
-        content = path.read_bytes()
-    except FileNotFoundError:
-        return []
-    outcomes, place = [], 0
-    while place + HEADER.size <= len(content):
-        kind, seconds, length = HEADER.unpack_from(content, place)
-        place += HEADER.size
-        body = content[place : place + length]
-        if len(body) < length:
-            break
-        outcomes.append(ResultFrame(kind, seconds if 0 <= seconds < math.inf else 0.0, body))
-        place += length
-    return outcomes
-
-
-def settle(future: CallFuture[object], outcome: ResultFrame, *, data: bool) -> None:
+def settle(future: CallFuture[Any], outcome: ResultFrame, *, data: bool) -> None:
     """Apply an outcome to its future, unless that has one. `data`: nothing but plain data is read."""
-    try:
-        # A pickle can run any code here: the caller trusts the nodes, or asks for plain data.
-        value = read_plain(outcome.body) if data else pickle.loads(outcome.body)  # noqa: S301
-        error = None if outcome.kind == RETURNED else _error(outcome.kind, *value, data=data)
-    except Exception as trouble:
-        future.settle(error=ResultNotPicklable(f"the outcome of the call cannot be read here: {trouble!r}"))
-        return
-    if error is None:
-        future.settle(value)
+    if future.keeps_frame:
+        future.settle(outcome)
     else:
-        future.settle(error=error)
+        value, error = read_outcome(outcome, data=data)
+        future.settle(value, error)
+
+
+def read_outcome(outcome: ResultFrame, *, data: bool) -> tuple[Any, BaseException | None]:
+    """The result of a call from its file, or the exception of the call, or ResultNotPicklable."""
+    try:
+        body = outcome.read()
+        # A pickle can run any code here: the caller trusts the nodes, or asks for plain data.
+        value = read_plain(body) if data else pickle.loads(body)  # noqa: S301
+        if outcome.kind == RETURNED:
+            return value, None
+        return None, _error(outcome.kind, *value, data=data)
+    except (Exception, SystemExit) as trouble:  # a pickle may end a process
+        return None, ResultNotPicklable(f"the outcome of the call cannot be read here: {trouble!r}")
 
 
 def _error(kind: int, given: Any, text: str, *, data: bool) -> BaseException:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 SHARED_BYTES = 1024 * 1024
 """Up to this size the calls of all jobs are one file: it is uploaded once, and each job finds its chunk in it."""
 PROGRAM, FUNCTIONS, CALLS, RESULTS = "program.zip", "functions", "calls", "results"
+OWN_FIELDS = frozenset(("executable", "arguments", "input_sandbox", "output_sandbox"))
+"""Fields of the description of jobs that are made here."""
 PYTHON = ".".join(map(str, sys.version_info[:2]))
 
 START = """\
