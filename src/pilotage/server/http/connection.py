@@ -157,7 +157,7 @@ class HttpConnection(asyncio.Protocol):
     def eof_received(self) -> bool:
         """Keep the connection for the answer to a change: its sender may have closed one side only.
 
-        TLS cannot do that. Whoever waits for news, as pilots do, has most probably gone.
+        TLS cannot do that. A client that waits for news, as a pilot does, has most probably gone.
         """
         handler = self._handler
         if self._timer.phase is not _ANSWER or handler is None or not handler.changes:
