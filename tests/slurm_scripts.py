@@ -160,7 +160,6 @@ REFUSED: Final = (
 _VARYING: Final = (
     (r"\b(id|SLURM_(?:ARRAY_)?JOB_?ID|SLURM_TASK_PID)=\d+", r"\1=<id>"),
     (r"/\S*/slurm_script", "<script>"),
-    (r"/\S*/slurm_start: \d+:", "<start>:"),
     (r"/\S+/slurm.conf", "<settings>"),
     (r"test:127\S+", "<cluster>"),
     (r" +\d+ Killed", " <id> Killed"),  # bash pads short numbers

@@ -58,17 +58,10 @@ DIFFERENCES: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "code: sacct ExitCode": ("72:0", "200:0"),
         "child-killed: sacct ExitCode": ("9:0", "137:0"),
     },
-    "an interpreter that does not exist": {
-        "no-interpreter: sacct ExitCode": ("2:0", "127:0"),
-        "no-interpreter: slurm-<id>.out": (
-            r"'slurmstepd-<host>: error: execve(): bad interpreter(/no/such/interpreter): No such file or directory\n'",
-            r"'<start>: exec: <script>: not found\n'",
-        ),
-    },
     "a file that cannot be opened": {
         "no-folder: sacct ExitCode": ("0:53", "126:0"),
-        "absent-input: sacct ExitCode": ("0:53", "2:0"),
-        "absent-input: slurm-<id>.out": (ABSENT, r"'<start>: cannot open absent.txt: No such file\n'"),
+        "absent-input: sacct ExitCode": ("0:53", "1:0"),
+        "absent-input: slurm-<id>.out": (ABSENT, "''"),
     },
     "names in variables": {"variables: SLURM_CLUSTER_NAME": ("test", "pilotage")},
     "variables about the cluster": {

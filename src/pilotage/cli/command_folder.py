@@ -17,6 +17,8 @@ from pilotage.core.plurals import plural
 
 FolderArgument = Annotated[Path, CommandArgument("Folder for the commands", "DIR")]
 MARK = "# A command of Pilotage."
+_LONGEST = 255
+"""Bytes of the first line of a script that Linux reads."""
 
 
 def slurm_commands(folder: FolderArgument) -> None:
@@ -54,14 +56,28 @@ def _write_commands(folder: Path, module: str, names: Iterable[str]) -> None:
     print(f'Put them into use:  export PATH={shlex.quote(str(folder.resolve()))}:"$PATH"')
 
 
+def _first_line() -> str:
+    """The line that names this Python: a shell between would lose functions and variables. Raises InvalidInput."""
+    python = sys.executable
+    line = f'#!/usr/bin/env -S "{python}"' if any(letter.isspace() for letter in python) else f"#!{python}"
+    if len(os.fsencode(line)) > _LONGEST:
+        raise InvalidInput(
+            f"the path of this Python is too long for a script: {python}", hint="make a link to it"
+        )
+    return line
+
+
 def _is_ours(path: Path) -> bool:
-    return path.is_file() and not path.is_symlink() and MARK.encode() in path.read_bytes()[:200]
+    return path.is_file() and not path.is_symlink() and MARK.encode() in path.read_bytes()[:400]
 
 
 def _write(path: Path, module: str) -> None:
-    """Replace the whole file at once: a running shell script is read piece by piece."""
-    call = shlex.join([sys.executable, "-m", module, path.name])
+    """Replace the whole file at once: another start of the command may read it."""
     new = path.with_name(f".{path.name}.new")
-    new.write_text(f'#!/bin/sh\n{MARK}\nexec {call} "$@"\n', encoding="utf-8")
+    new.write_text(
+        f"{_first_line()}\n{MARK}\nimport sys\n\nfrom {module} import main\n\n"
+        f"sys.argv.insert(1, {path.name!r})\nraise SystemExit(main())\n",
+        encoding="utf-8",
+    )
     new.chmod(0o755)
     new.replace(path)

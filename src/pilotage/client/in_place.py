@@ -30,6 +30,10 @@ def folder_fields(folder: str | Path = "") -> dict[str, str]:
     """
     here = present_folder()
     path = os.path.normpath(os.path.join(here, folder)) if folder else here
+    if not path.isprintable():
+        raise InvalidInput(
+            f"the folder {path!r} has characters that cannot be printed, or is not UTF-8", field="folder"
+        )
     if not os.path.exists(path):
         return {"folder": path, **_umask()}
     if not os.path.isdir(path):

@@ -1,4 +1,4 @@
-"""`python -m pilotage.main.dirac COMMAND`: a command of DIRAC, called by its script of `pilotage dirac-commands`."""
+"""A command of DIRAC: `pilotage dirac-commands` writes the scripts that call it."""
 
 from __future__ import annotations
 

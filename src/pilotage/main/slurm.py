@@ -1,4 +1,4 @@
-"""`python -m pilotage.main.slurm COMMAND`: a command of Slurm, called by its script of `pilotage slurm-commands`."""
+"""A command of Slurm: `pilotage slurm-commands` writes the scripts that call it."""
 
 from __future__ import annotations
 

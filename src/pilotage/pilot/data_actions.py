@@ -12,11 +12,11 @@ from typing import Iterator, List
 
 from pilotage.wire.data import ARCHIVE, CONCATENATE, REMOVE, DataFile, DataOrder, StoredFile
 
+from .cannot_run import CannotRun
 from .data_in import check_file, read_again, read_pieces
 from .data_out import DataFailed, OutputStore
 from .data_report import facts_of_order
 from .folders import stays_inside
-from .launch import CannotRun
 from .place import is_url
 from .places import OpenPlaces
 

@@ -15,10 +15,10 @@ from urllib.request import urlopen
 
 from pilotage.wire.data import DataFile, DataOrder
 
+from .cannot_run import CannotRun
 from .checksums import WrongContent, verified
 from .events import Key
 from .isolation.client import Isolation
-from .launch import CannotRun
 from .place import PIECE, PlaceFailed, is_url
 from .places import OpenPlaces
 

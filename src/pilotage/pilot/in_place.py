@@ -17,7 +17,7 @@ from typing import Tuple
 
 from pilotage.wire.pilot import Payload
 
-from .launch import NOT_EXECUTABLE, CannotRun
+from .cannot_run import NOT_EXECUTABLE, CannotRun
 
 _MARK = "ino:"
 _LEFT_PATTERNS = re.compile("%(%|[0-9]{0,2}N)")

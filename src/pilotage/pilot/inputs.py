@@ -19,10 +19,10 @@ from pilotage.wire.pilot_calls import READ_INPUT, READ_JOB_OUTPUT
 from pilotage.wire.storage import FIND_INPUT, InputAddress
 from pilotage.wire.uploads import SMALL_FILE
 
+from .cannot_run import CannotRun
 from .codec import decode
 from .data_in import check_end
 from .folders import stays_inside
-from .launch import CannotRun
 from .log import log
 from .place import DataAttempt, PlaceFailed
 from .s3_place import S3PilotPlace

@@ -7,6 +7,7 @@ from typing import Dict, List, Optional, Sequence
 from pilotage.wire.data import DataOrder
 from pilotage.wire.pilot import Finish, Payload
 
+from .cannot_run import CannotRun
 from .data_actions import carry_out
 from .data_in import REPORT_FILE, folders_of, prepare_inputs, write_order
 from .data_out import DataFailed, store_outputs
@@ -14,7 +15,6 @@ from .data_report import BadReport, read_report
 from .events import Key
 from .isolation.client import Isolation
 from .job_logs import Stream, record_of, store_logs
-from .launch import CannotRun
 from .log import log
 from .output_search import SearchCancelled
 from .place import DataAttempt, DataCancelled

@@ -1,7 +1,8 @@
 """Starts the process of a payload: builds its environment and command line, then spawns it.
 
 Only the setup lines of a job are interpreted by a shell, as they are shell commands. The command itself is never
-parsed by a shell; after setup lines it is passed as positional parameters.
+parsed by a shell; after setup lines it is passed as positional parameters. Its texts may be any bytes: bytes that
+are not UTF-8 are halves of surrogate pairs here.
 """
 
 from __future__ import annotations
@@ -13,17 +14,18 @@ import shutil
 import signal
 import stat
 import subprocess
-from dataclasses import dataclass
+import time
+import warnings
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Dict, List, Mapping, Optional, Protocol, Sequence, Tuple
+from typing import Dict, Iterator, List, Mapping, Optional, Protocol, Sequence, Tuple
 
 from pilotage.wire.pilot import Payload
 
+from .batch_script import OWN_PID, batch_command, batch_variables, script_order
+from .cannot_run import NOT_EXECUTABLE, NOT_FOUND, CannotRun
 from .events import Key
 from .folders import stays_inside
-
-NOT_EXECUTABLE = 126
-NOT_FOUND = 127
 
 _KEPT_VARIABLES = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TZ")
 _KEPT_DEVICES = (
@@ -36,27 +38,12 @@ _KEPT_NETWORK = ("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_P
 CE_VARIABLE = "PILOTAGE_CE"
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 _DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
-_DEFAULT_SIGNALS = (
-    signal.SIGPIPE,
-    signal.SIGXFSZ,
-    signal.SIGTERM,
-    signal.SIGINT,
-    signal.SIGHUP,
-    signal.SIGCHLD,
-)
+_DEFAULT_SIGNALS = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
+_NO_INPUT = 1
+"""The exit code if standard input cannot be opened, as of a shell."""
+_BUSY_TRIES = 1000
+"""A script may be open for writing for a moment, in a child of another thread that has not begun its program."""
 _SETUP_SCRIPT = "setup.sh"
-
-
-class CannotRun(Exception):
-    """The payload cannot be started.
-
-    `exit_code` is the code that a shell would give. `failure` is the failure class, empty if the payload is to blame.
-    """
-
-    def __init__(self, message: str, exit_code: Optional[int] = None, failure: str = "") -> None:
-        super().__init__(message)
-        self.exit_code = exit_code
-        self.failure = failure
 
 
 class DataAccess(Protocol):
@@ -71,6 +58,12 @@ class Command:
     program: str
     argv: List[str]
     environment: Dict[str, str]
+    standard_input: str = ""
+    """A file, seen from the folder in which it runs; empty: it reads nothing."""
+    warning: Tuple[int, bool] = (signal.SIGUSR1, False)
+    """The signal before its end, and whether its first process alone gets it."""
+    own_pid: str = ""
+    """The variable that gets the number of its process; empty: none does."""
 
 
 def base_environment(environment: Mapping[str, str]) -> Dict[str, str]:
@@ -113,20 +106,27 @@ def build_command(
         PILOTAGE_LOG_LEVEL=payload.log_level,
         PILOTAGE_CE=base.get(CE_VARIABLE, ""),
     )
+    try:
+        batch = script_order(payload)
+    except ValueError as error:
+        raise CannotRun(f"batch script: {error}", NOT_EXECUTABLE) from None
+    given = [payload.executable, *payload.arguments]
+    if batch is not None:
+        environment.update(batch_variables(batch, payload, environment))
+        given = batch_command(batch, tmp)
     path = environment.get("PATH") or _DEFAULT_PATH
-    own = (
-        _executable_in_place(payload.executable, folder)
-        if payload.folder
-        else _payload_executable(payload.executable, folder)
-    )
-    argv = [own or payload.executable, *payload.arguments]
+    own = (_executable_in_place if payload.folder else _payload_executable)(given[0], folder)
+    argv = [own or given[0], *given[1:]]
     if payload.setup_lines:
         argv = ["/bin/bash", "-l", _write_setup(payload.setup_lines, tmp), *argv]
     if payload.container:
         shown = data.folders if data is not None else ()
         return _in_container(payload.container, argv, environment, folder, tmp, base, shown)
     program = argv[0] if payload.setup_lines or isolated else find_program(argv[0], folder, path)
-    return Command(program, argv, environment)
+    if batch is None:
+        return Command(program, argv, environment)
+    warning = (getattr(signal, f"SIG{batch.signal or 'USR1'}"), batch.is_for_script)
+    return Command(program, argv, environment, batch.standard_input, warning, OWN_PID)
 
 
 def _payload_executable(name: str, folder: str) -> str:
@@ -234,7 +234,8 @@ def spawn(
         os.chdir(folder)
         if cores:
             os.sched_setaffinity(0, cores)
-        return _spawn_here(command, files)
+        with input_of(command, files) as opened:
+            return _spawn_here(command, opened)
     except OSError as error:
         if error.errno == errno.ENOENT:
             raise CannotRun(f"{command.argv[0]}: {error.strerror}", NOT_FOUND) from None
@@ -255,25 +256,69 @@ def _home() -> int:
     return os.open(".", os.O_RDONLY | os.O_CLOEXEC)
 
 
+@contextlib.contextmanager
+def input_of(command: Command, files: Tuple[int, int, int]) -> Iterator[Tuple[int, int, int]]:
+    """`files` with the standard input that the command names. Raises CannotRun."""
+    if not command.standard_input:
+        yield files
+        return
+    try:
+        # Non-blocking: a FIFO would wait for its writer.
+        path = encoded(command.standard_input)
+        number = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK)
+        os.set_blocking(number, True)
+    except OSError as error:
+        raise CannotRun(f"standard input: {command.standard_input}: {error.strerror}", _NO_INPUT) from None
+    try:
+        yield (number, *files[1:])
+    finally:
+        os.close(number)
+
+
 def _spawn_here(command: Command, files: Tuple[int, int, int]) -> int:
     try:
-        return _posix_spawn(command.program, command.argv, command.environment, files)
-    except NotImplementedError:  # a Python built against an old C library has no setsid for posix_spawn
-        return _popen(command, files)
+        return _spawn_unless_busy(command, files)
     except OSError as error:
         if error.errno != errno.ENOEXEC:
             raise
     # A script without an interpreter line: run it with sh, as a shell would.
-    return _posix_spawn("/bin/sh", ["sh", command.program, *command.argv[1:]], command.environment, files)
+    return _start(replace(command, program="/bin/sh", argv=["sh", command.program, *command.argv[1:]]), files)
 
 
-def _posix_spawn(
-    program: str, argv: List[str], environment: Dict[str, str], files: Tuple[int, int, int]
-) -> int:
+def _spawn_unless_busy(command: Command, files: Tuple[int, int, int]) -> int:
+    for _ in range(_BUSY_TRIES):
+        try:
+            return _start(command, files)
+        except OSError as error:
+            if error.errno != errno.ETXTBSY:
+                raise
+            time.sleep(0.001)
+    return _start(command, files)
+
+
+def _start(command: Command, files: Tuple[int, int, int]) -> int:
+    if command.own_pid:
+        return _popen(command, files)
+    try:
+        return _posix_spawn(command, files)
+    except NotImplementedError:  # a Python built against an old C library has no setsid for posix_spawn
+        return _popen(command, files)
+
+
+def encoded(text: str) -> bytes:
+    """The bytes of a text of the user."""
+    return text.encode("utf-8", "surrogateescape")
+
+
+def encoded_environment(command: Command) -> Dict[bytes, bytes]:
+    return {encoded(name): encoded(value) for name, value in command.environment.items()}
+
+
+def _posix_spawn(command: Command, files: Tuple[int, int, int]) -> int:
     return os.posix_spawn(
-        program,
-        argv,
-        environment,
+        encoded(command.program),
+        [encoded(word) for word in command.argv],
+        encoded_environment(command),
         file_actions=[(os.POSIX_SPAWN_DUP2, number, standard) for standard, number in enumerate(files)],
         setsid=True,
         setsigmask=[],
@@ -282,15 +327,31 @@ def _posix_spawn(
 
 
 def _popen(command: Command, files: Tuple[int, int, int]) -> int:
-    process = subprocess.Popen(
-        command.argv,
-        executable=command.program,
-        env=command.environment,
-        stdin=files[0],
-        stdout=files[1],
-        stderr=files[2],
-        start_new_session=True,
-    )
+    """The same with code between fork and exec, which is slower."""
+    environment = encoded_environment(command)
+
+    def prepare() -> None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, [])
+        for number in _DEFAULT_SIGNALS:
+            signal.signal(number, signal.SIG_DFL)
+        if command.own_pid:
+            environment[encoded(command.own_pid)] = b"%d" % os.getpid()
+        # The program is started with the present environment, as none is named below.
+        os.environb.clear()
+        os.environb.update(environment)
+
+    with warnings.catch_warnings():
+        # Python warns of threads: the lines above take no lock that another thread could hold.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        process = subprocess.Popen(
+            [encoded(word) for word in command.argv],
+            executable=encoded(command.program),
+            stdin=files[0],
+            stdout=files[1],
+            stderr=files[2],
+            start_new_session=True,
+            preexec_fn=prepare,
+        )
     pid = process.pid
     # The pilot's loop reaps the process; the object must neither wait for it nor warn.
     with contextlib.suppress(AttributeError):

@@ -14,12 +14,13 @@ from typing import IO, Callable, Dict, Optional, Set, Tuple
 from pilotage.wire.pilot import MB, Finish, OfferedJob, RefusedOutput
 from pilotage.wire.pilot_calls import STORE_STREAM
 
+from .cannot_run import CannotRun
 from .events import Key
 from .in_place import check_folder, umask_of
 from .inputs import InputCache, has_remote_inputs, link_shared, place_inputs, placement_error, prepare_path
 from .isolation.client import InPlace, Isolation
 from .job_data import JobData
-from .launch import CannotRun, build_command, spawn
+from .launch import build_command, spawn
 from .limits import process_cpu_limit, resource_limits
 from .log import log
 from .output_search import MAX_REFUSED, MAX_SHOWN, SearchCancelled, find_outputs
@@ -58,7 +59,9 @@ class RunningPayload:
         self.has_ended = False
         """Its processes have ended, or were never started."""
         self.warned = False
-        """SIGUSR1 was sent."""
+        """The signal before its end was sent."""
+        self.warning: Tuple[int, bool] = (signal.SIGUSR1, False)
+        """This signal, and whether its first process alone gets it."""
         self.killed = False
         """The payload is being killed; `finish.failure` is the reason."""
         self.kill_at = math.inf
@@ -178,7 +181,7 @@ class RunningPayload:
     ) -> None:
         """Start the process. Raises CannotRun, and CannotIsolate if this node can isolate no more."""
         assert self.work_dir is not None
-        tmp = self.work_dir.tmp
+        place, tmp = self.work_dir.folder, self.work_dir.tmp
         try:
             command = build_command(
                 self.payload, self.key, self.folder, tmp, base, isolated=isolation is not None, data=self.data
@@ -187,24 +190,19 @@ class RunningPayload:
             raise CannotRun(f"cannot prepare the command: {error}", failure="node") from None
         if not self.is_in_place:
             self.streams.open(self.folder)
+        self.warning = command.warning
         self.started = now
         self.finish.download = round(now - self.begun, 6)
         self.cores = cores
         files = (null, self.streams.files[0], self.streams.files[-1])
+        umask = umask_of(self.payload)
         if isolation is None:
-            self.pid = spawn(command, self.folder, files, cores, umask_of(self.payload))
+            self.pid = spawn(command, self.folder, files, cores, umask)
             self._set_resource_limits(power)
             return
+        in_place = InPlace(self.payload.folder, umask) if self.is_in_place else None
         limits = resource_limits(self.payload, power)
-        self.pid = isolation.start(
-            command,
-            self.work_dir.folder,
-            tmp,
-            files,
-            cores,
-            limits,
-            InPlace(self.payload.folder, umask_of(self.payload)) if self.is_in_place else None,
-        )
+        self.pid = isolation.start(command, place, tmp, files, cores, limits, in_place)
 
     def _set_resource_limits(self, power: float) -> None:
         """Set hard limits of the kernel, for processes that grow faster than sampling can notice."""
@@ -224,7 +222,7 @@ class RunningPayload:
         return self.started + self.payload.wall_time
 
     def warn_at(self, stops_at: float) -> float:
-        """When SIGUSR1 is due: not before a program has had time to install its handler."""
+        """When its signal is due: not before a program has had time to install its handler."""
         is_over = not self.pid or self.killed or self.has_ended
         if not self.payload.warn or self.warned or is_over:
             return math.inf

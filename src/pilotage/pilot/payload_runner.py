@@ -14,12 +14,14 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 from pilotage.wire.pilot import MB, OfferedJob
 
+from .batch_script import refused_as_in_slurm
+from .cannot_run import CannotRun
 from .deadlines import Deadlines
 from .events import Event, FolderDiffers, Key, NodeUnfit, PayloadEnded, ProcessesEnded
 from .in_place import OtherFolder
 from .inputs import InputCache, placement_error
 from .isolation.client import CannotIsolate, Isolation
-from .launch import CannotRun, base_environment
+from .launch import base_environment
 from .limits import cpu_limit
 from .log import log
 from .log_streaming import send_tails, unsent_tails
@@ -29,7 +31,7 @@ from .payload import RunningPayload
 from .process_tree import descendants, kill_tree, proportional_memory, read_processes
 from .sampling import Sampling
 from .shared_ends import SHARED_END_GRACE, is_doubtful
-from .system import kill_group, peek_dead_child
+from .system import kill, kill_group, peek_dead_child
 from .thread_pool import ThreadPool
 from .work_dirs import WorkDirs
 
@@ -134,7 +136,8 @@ class PayloadRunner:
         cores = self._take_cores(payload.payload.processors)
         now = self._clock()
         try:
-            payload.launch(self._base, self._null, cores, self._power, now, self._isolation)
+            with refused_as_in_slurm(payload.payload, payload.streams.files):
+                payload.launch(self._base, self._null, cores, self._power, now, self._isolation)
         except CannotIsolate as error:
             self._free_cores.update(cores)
             # Further jobs would fail here too.
@@ -348,11 +351,15 @@ class PayloadRunner:
         self._schedule(payload)
 
     def _warn(self, payload: RunningPayload, now: float) -> None:
-        """Tell all processes of the payload's group that its time is nearly over."""
+        """Tell the payload that its time is nearly over."""
         payload.warned = True
         left = min(payload.wall_end(), self._stops_at) - now
         log("warning payload", job=payload.key[0], epoch=payload.key[1], seconds_left=f"{left:.0f}")
-        kill_group(payload.pid, signal.SIGUSR1)
+        number, is_for_first = payload.warning
+        if self._isolation is not None:
+            kill_group(payload.pid, signal.SIGUSR1)  # its init knows the signal
+        else:
+            (kill if is_for_first else kill_group)(payload.pid, number)
 
     def _sample(self, now: float, oldest: float) -> None:
         processes = read_processes()

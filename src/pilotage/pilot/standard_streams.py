@@ -9,9 +9,9 @@ from typing import IO, FrozenSet, List, Optional, Sequence, Tuple
 
 from pilotage.wire.pilot import INLINE_OUTPUT_BYTES, Payload
 
+from .cannot_run import NOT_EXECUTABLE, CannotRun
 from .folders import stays_inside, stream_names
 from .in_place import open_in_place
-from .launch import NOT_EXECUTABLE, CannotRun
 from .safe_open import NAME_ERRORS, make_folders, open_root, split
 
 STREAMS = ("stdout", "stderr")

@@ -12,8 +12,8 @@ import pytest
 
 from pilotage.client.in_place import folder_mark
 from pilotage.pilot.assignments import Assignment, Assignments, Stage
+from pilotage.pilot.cannot_run import CannotRun
 from pilotage.pilot.in_place import OtherFolder, check_folder
-from pilotage.pilot.launch import CannotRun
 from pilotage.pilot.standard_streams import StandardStreams
 from pilotage.wire.pilot import INLINE_OUTPUT_BYTES, OfferedJob, Payload
 

@@ -17,13 +17,22 @@ from pilotage.cli.slurm.file_patterns import DEFAULT_ARRAY_NAME, DEFAULT_NAME, o
 from pilotage.cli.slurm.partitions import VARIABLE, Partitions
 from pilotage.cli.slurm.resources import parse_signal, resource_fields, task_count
 from pilotage.cli.slurm.script import BatchScript
-from pilotage.cli.slurm.start_script import sent_variables, start_arguments, start_text
+from pilotage.cli.slurm.start_script import (
+    STEPS_SIGNAL,
+    WARNING_VARIABLE,
+    as_utf8,
+    is_utf8,
+    order_arguments,
+    sent_variables,
+)
 from pilotage.client.in_place import folder_fields, present_folder
 from pilotage.core.errors import InvalidInput
 from pilotage.core.jobs.arrays import Array, parse_array
+from pilotage.wire.batch_script import PROGRAM, ScriptOrder
 
 COMMAND_VARIABLE: Final = "PILOTAGE_SLURM_COMMAND"
-"""The path of the batch script at submission, and its arguments."""
+"""The path of the batch script at submission, and its arguments, as far as `_SHOWN` characters."""
+_SHOWN: Final = 4096
 _OPEN_MODES: Final = ("append", "truncate")
 _IN_JOB: Final = {
     "cpus-per-task": "SLURM_CPUS_PER_TASK",
@@ -67,17 +76,17 @@ def make_batch_job(
     signal, before = parse_signal(values["signal"]) if "signal" in values else ("", 0)
     fields = resource_fields(values)
     facts = _facts(values, script, array, arguments) | _sizes(values, fields) | {VARIABLE: chosen.names}
-    hidden = {name: value for name, value in facts.items() if "%" in value and not name.endswith(_OF_TASK)}
-    start = start_text(
-        variables | hidden,
-        arguments,
-        further=chosen.start_lines(),
-        standard_input=_input(values.get("input", "")),
-        warning=signal,
-    )
+    # A description replaces placeholders, and has UTF-8 only.
+    hidden = {
+        name: value
+        for name, value in facts.items()
+        if ("%" in value and not name.endswith(_OF_TASK)) or not is_utf8(value)
+    }
+    order = _order(script, arguments, variables | hidden, chosen.ces(), signal, values.get("input", ""))
     fields |= _files(values, array=array is not None)
     # Names here are lines of text, and `%` begins a placeholder.
     name = re.sub(r"[\r\n]", " ", values.get("job-name") or script.name).replace("%", "_")
+    name = os.fsencode(name).decode("utf-8", "backslashreplace")
     if "dependency" in values:
         fields |= parse_dependency(values["dependency"], parent, lambda: namesakes(name))
     fields |= chosen.fields()
@@ -85,8 +94,8 @@ def make_batch_job(
         # Slurm also sends a signal that is due before the job has begun, as soon as it begins.
         fields["warn"] = min(before, fields["wall_time"] - 1) if "wall_time" in fields else before
     fields |= {
-        "executable": "/bin/sh",
-        "arguments": start_arguments(start, script.text),
+        "executable": PROGRAM,
+        "arguments": order_arguments(order),
         "environment": {name: value for name, value in facts.items() if name not in hidden},
         "job_name": name,
         "hold": "hold" in values,
@@ -97,6 +106,31 @@ def make_batch_job(
     fields |= _mail(values)
     stated = {name: value for name, value in fields.items() if value not in (0, False, "", [])}
     return DescribedBatchJob(stated, array.values if array else None, values.get("account", ""), notes)
+
+
+def _order(
+    script: BatchScript,
+    arguments: Sequence[str],
+    variables: dict[str, str],
+    partitions: dict[str, list[str]],
+    warning: str,
+    standard_input: str,
+) -> ScriptOrder:
+    """`warning`: `[B:]SIGNAL` before the end, or ""."""
+    to_script, _, signal = warning.rpartition(":")
+    if signal and not to_script and script.text:
+        # The script itself gets none, as in Slurm.
+        variables = variables | {WARNING_VARIABLE: signal}
+        signal = STEPS_SIGNAL
+    return ScriptOrder(
+        script=script.text.decode("utf-8", "surrogateescape"),
+        arguments=[as_utf8(word) for word in arguments],
+        variables=variables,
+        partitions=partitions,
+        standard_input=as_utf8(_input(standard_input)),
+        signal=signal,
+        is_for_script=bool(to_script),
+    )
 
 
 _OF_TASK: Final = ("ARRAY_TASK_ID", "ARRAY_POSITION", "ARRAY_INDEX")
@@ -160,7 +194,7 @@ def _facts(
         "SLURM_JOB_GID": str(os.getgid()),
         "SLURM_NTASKS": str(task_count(values)),
         "SLURM_NPROCS": str(task_count(values)),
-        COMMAND_VARIABLE: " ".join([script.path, *arguments]) if script.path else "",
+        COMMAND_VARIABLE: " ".join([script.path, *arguments])[:_SHOWN] if script.path else "",
     }
     facts |= {variable: values[name] for name, variable in _IN_JOB.items() if values.get(name)}
     if array is not None:
@@ -175,7 +209,7 @@ def _facts(
             "PILOTAGE_ARRAY_INDEX": "%s",
             "PILOTAGE_ARRAY_POSITION": "%n",
         }
-    return {name: value for name, value in facts.items() if value}
+    return {name: as_utf8(value) for name, value in facts.items() if value}
 
 
 def _sizes(values: Mapping[str, str], fields: Mapping[str, Any]) -> dict[str, str]:

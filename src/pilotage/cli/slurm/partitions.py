@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -47,16 +46,11 @@ class Partitions:
             return {"sites": _each_once(partition.sites for partition in listed)}
         return {"grid_ces": _each_once(partition.ces for partition in listed)}
 
-    def start_lines(self) -> list[str]:
-        """Lines of a job's script that set the variable to the partition in which the job runs."""
-        if len(self.by_name) < 2:
-            return []
-        choices = [
-            f"  {'|'.join(map(shlex.quote, partition.ces))}) {VARIABLE}={shlex.quote(name)} ;;"
-            for name, partition in self.by_name.items()
-            if partition.ces
-        ]
-        return ['case "$PILOTAGE_CE" in', *choices, "esac"]
+    def ces(self) -> dict[str, list[str]]:
+        """The CEs of each, by which a job knows the partition in which it runs; none if there is one only."""
+        return (
+            {name: partition.ces for name, partition in self.by_name.items()} if len(self.by_name) > 1 else {}
+        )
 
     def of_job(self, named: str, ce: str, *, ended: bool) -> str:
         """The partition of a job: the first it has named with its CE; before it starts, all it has named.

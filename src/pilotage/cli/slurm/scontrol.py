@@ -170,7 +170,8 @@ def _write_script(book: SlurmJobs, words: list[str]) -> int:
     jobs, _ = named_jobs(book, words[1:2])
     if not jobs:
         raise NotFound(f"Invalid job id: there is no job {words[1]}")
-    script = packed_script(jobs[0].description.get("arguments") or [])
+    described = jobs[0].description
+    script = packed_script(described.get("executable", ""), described.get("arguments") or [])
     if script is None:
         raise NotFound(f"job {words[1]} was not submitted by sbatch, or is out of your sight")
     name = words[2] if len(words) > 2 else f"slurm-{jobs[0].array or jobs[0].summary.id}.sh"

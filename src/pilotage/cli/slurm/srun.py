@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from pilotage import wire
 from pilotage.cli.session import LONG_PATIENCE, session_of_environment
@@ -21,14 +21,9 @@ from pilotage.cli.slurm.tasks import NOT_FOUND, report_ends, run_tasks
 from pilotage.cli.slurm.usage import note, show_usage
 from pilotage.core.errors import InvalidInput
 
-_COMMAND: Final = """\
-#!/bin/sh
-if ! command -v {name} > /dev/null; then
-  echo "srun: error: execve(): "{name}": No such file or directory" >&2
-  exit {code}
-fi
-exec {command}
-"""
+if TYPE_CHECKING:
+    from pilotage.client import Client
+
 _TASKS: Final = """\
 #!/bin/sh
 if ! command -v {name} > /dev/null; then
@@ -84,13 +79,13 @@ def _as_job(read: ReadOptions) -> int:
         for text in SRUN_OPTIONS.ignored_notes(read):
             note("srun", text)
     tasks = task_count(values)
-    script = _script(read.rest, tasks)
+    script, arguments = _script(read.rest, tasks)
     with session_of_environment().client(patience=LONG_PATIENCE) as client:
         book = SlurmJobs(client)
         job = make_batch_job(
             values,
             script,
-            [],
+            arguments,
             parent=lambda number: book.parent(parse_number(number)),
             namesakes=book.namesakes,
             partitions=book.partitions,
@@ -99,15 +94,7 @@ def _as_job(read: ReadOptions) -> int:
         for name in ("stdout_file", "stderr_file", "open_mode"):
             job.description.pop(name, None)
         number = client.send(prepared_job(job)).first
-        try:
-            client.wait(number)
-        except KeyboardInterrupt:
-            client.kill(number, reason="srun was interrupted")
-            raise
-        for stream, target in (("stdout", sys.stdout), ("stderr", sys.stderr)):
-            for piece in client.logs(number, stream=stream):
-                target.buffer.write(piece.data)
-            target.flush()
+        _await_end(client, number)
         [listed] = book.jobs(wire.jobs.Selection(ids=[number]))
         code, signal = listed.exit_code
         if listed.state.name != "COMPLETED" and not code and not signal:
@@ -118,7 +105,25 @@ def _as_job(read: ReadOptions) -> int:
         return exit_status(code, signal)
 
 
-def _script(command: list[str], tasks: int) -> BatchScript:
-    form = _COMMAND if tasks == 1 else _TASKS
-    text = form.format(name=shlex.quote(command[0]), command=shlex.join(command), code=NOT_FOUND, count=tasks)
-    return BatchScript(text.encode(), os.path.basename(command[0]), "")
+def _await_end(client: Client, number: int) -> None:
+    """Wait for the end of the job, which the end of the caller is too. Print its output."""
+    try:
+        client.wait(number)
+    except KeyboardInterrupt:
+        client.kill(number, reason="srun was interrupted")
+        raise
+    for stream, target in (("stdout", sys.stdout), ("stderr", sys.stderr)):
+        for piece in client.logs(number, stream=stream):
+            target.buffer.write(piece.data)
+        target.flush()
+
+
+def _script(command: list[str], tasks: int) -> tuple[BatchScript, list[str]]:
+    """The script and its arguments; one task needs no script."""
+    name = os.path.basename(command[0])
+    if tasks == 1:
+        return BatchScript(b"", name, ""), command
+    text = _TASKS.format(
+        name=shlex.quote(command[0]), command=shlex.join(command), code=NOT_FOUND, count=tasks
+    )
+    return BatchScript(os.fsencode(text), name, ""), []

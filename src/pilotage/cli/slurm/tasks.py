@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
@@ -17,7 +18,7 @@ from typing import IO, Final
 from pilotage.cli.export_option import parse_export
 from pilotage.cli.slurm.amounts import format_ranges, parse_count
 from pilotage.cli.slurm.sbatch import exit_status
-from pilotage.cli.slurm.start_script import WARNING_VARIABLE
+from pilotage.cli.slurm.start_script import STEPS_SIGNAL, WARNING_VARIABLE
 from pilotage.cli.slurm.usage import note
 from pilotage.core.errors import InvalidInput
 
@@ -30,22 +31,25 @@ def run_tasks(values: Mapping[str, str], command: list[str]) -> int:
     """The highest exit code of the tasks."""
     count = parse_count(values.get("ntasks") or os.environ.get("SLURM_NTASKS") or "1", "--ntasks")
     started: list[subprocess.Popen[bytes]] = []
+    host = socket.gethostname().partition(".")[0]
     _pass_signals_on(started)
     labels: list[threading.Thread] = []
+    refused: list[tuple[int, int]] = []
     for task in range(count):
         try:
             process = _start(values, command, task, count)
         except OSError as error:
-            note("srun", f"error: execve(): {command[0]}: {error.strerror}")
-            return NOT_FOUND
+            note(f"slurmstepd-{host}", f"error: execve(): {command[0]}: {error.strerror}")
+            refused.append((error.errno or 1, 0))
+            continue
         started.append(process)
         if "label" in values and process.stdout is not None:
             labels.append(threading.Thread(target=_copy_lines, args=(process.stdout, task)))
             labels[-1].start()
-    ends = [(max(code, 0), max(-code, 0)) for code in [process.wait() for process in started]]
+    ends = refused + [(max(code, 0), max(-code, 0)) for code in [process.wait() for process in started]]
     for thread in labels:
         thread.join()
-    report_ends(ends, socket.gethostname().partition(".")[0])
+    report_ends(ends, host)
     return max(exit_status(*end) for end in ends)
 
 
@@ -82,8 +86,8 @@ def _start(values: Mapping[str, str], command: list[str], task: int, count: int)
             stdin=source,
             stdout=output or labelled,
             stderr=error or (subprocess.STDOUT if output is not None else None),
-            # The job may ignore the warning, and its commands must not inherit this.
-            preexec_fn=_reset_warning,
+            # Slurm sends a signal to all processes of a task.
+            process_group=0,
         )
     finally:
         for file in (source, output, error):
@@ -92,10 +96,6 @@ def _start(values: Mapping[str, str], command: list[str], task: int, count: int)
 
 
 _OF_JOB: Final = ("SLURM_", "PILOTAGE_", "TMPDIR", "PATH", "HOME")
-
-
-def _reset_warning() -> None:
-    signal.signal(signal.SIGUSR1, signal.SIG_DFL)
 
 
 def _opened(values: Mapping[str, str], name: str, task: int) -> IO[bytes] | None:
@@ -134,15 +134,18 @@ def _file_name(text: str, task: int) -> str:
 
 def _pass_signals_on(started: list[subprocess.Popen[bytes]]) -> None:
     """Give the tasks SIGTERM, SIGINT, and the warning of the pilot as the signal of --signal."""
+    warning = signal.Signals[f"SIG{STEPS_SIGNAL}"]
     wanted = os.environ.get(WARNING_VARIABLE, "")
 
     def pass_on(number: int, frame: FrameType | None) -> None:
-        if number == signal.SIGUSR1 and wanted:
+        if number == warning:
             number = signal.Signals[f"SIG{wanted}"]
         for process in started:
-            process.send_signal(number)
+            if process.poll() is None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, number)
 
-    for number in (signal.SIGTERM, signal.SIGUSR1):
+    for number in (signal.SIGTERM, signal.SIGINT, *([warning] if wanted else [])):
         signal.signal(number, pass_on)
 
 

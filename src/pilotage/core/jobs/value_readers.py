@@ -45,8 +45,8 @@ def type_error(field: Field, wanted: str, value: Any) -> InvalidInput:
     return InvalidInput(f"{field.name} must be {wanted}, not {describe_value(value)}", field=field.name)
 
 
-def _text_of(field: Field, value: Any, wanted: str) -> str:
-    """The value as a text. Numbers, true and false keep their spelling."""
+def _text_of(field: Field, value: Any, wanted: str, key: str = "") -> str:
+    """The value as a text. Numbers, true and false keep their spelling. `key`: its name in a mapping."""
     if isinstance(value, bool):
         text = str(value).lower()
     elif isinstance(value, WrittenReal):
@@ -61,7 +61,8 @@ def _text_of(field: Field, value: Any, wanted: str) -> str:
         text.encode()
     except UnicodeEncodeError:
         raise InvalidInput(
-            f"{field.name} contains text that is not valid Unicode", field=field.name
+            f"{field.name} contains text that is not valid Unicode: {key + text!a:.200}",
+            field=field.name,
         ) from None
     return text
 
@@ -107,7 +108,10 @@ _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 def _environment(field: Field, value: Any) -> tuple[tuple[str, str], ...]:
     if isinstance(value, dict):
-        pairs = [(str(name), _text_of(field, item, "a mapping of texts")) for name, item in value.items()]
+        pairs = [
+            (str(name), _text_of(field, item, "a mapping of texts", f"{name}="))
+            for name, item in value.items()
+        ]
     elif isinstance(value, str | list | tuple):
         items = (
             (value,) if isinstance(value, str) else _texts(field, value, "a mapping or a list of NAME=value")

@@ -13,7 +13,8 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from pilotage.wire.pilot import EnrolResponse
 
-from ..launch import NOT_EXECUTABLE, CannotRun, Command
+from ..cannot_run import NOT_EXECUTABLE, CannotRun
+from ..launch import Command
 from ..log import log
 from .root_folder import VisiblePath, can_show, is_below, is_visible, parse_visible
 
@@ -183,6 +184,9 @@ class Isolation:
         request = {
             "argv": command.argv,
             "environment": command.environment,
+            "own_pid": command.own_pid,
+            "standard_input": command.standard_input,
+            "warning": command.warning,
             "folder": folder,
             "tmp": tmp,
             "cores": cores,

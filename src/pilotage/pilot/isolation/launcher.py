@@ -22,7 +22,8 @@ import socket
 import struct
 from typing import Any, Dict, List, NoReturn, Sequence, Tuple
 
-from ..launch import NOT_EXECUTABLE, NOT_FOUND, CannotRun, find_program
+from ..cannot_run import NOT_EXECUTABLE, NOT_FOUND, CannotRun
+from ..launch import Command, encoded, encoded_environment, find_program, input_of
 from ..system import die_with_parent, forbid_dumps
 from .kernel import (
     CLONE_NEWIPC,
@@ -210,7 +211,7 @@ def _run_init(request: Request, files: List[int], status_end: int, *, privileged
             _run_payload(request, files)
         for number in files:
             os.close(number)
-        _forward_signals(leader)
+        _forward_signals(leader, *request["warning"])
         os.write(status_end, _reap_until_end(leader).to_bytes(4, "little"))
     except BaseException as error:
         _report(files[3], "error", str(error) or repr(error))
@@ -218,12 +219,13 @@ def _run_init(request: Request, files: List[int], status_end: int, *, privileged
     os._exit(0)
 
 
-def _forward_signals(leader: int) -> None:
-    """Pass the signals that the pilot sends to the payload's process group."""
+def _forward_signals(leader: int, warning: int, is_for_first: bool) -> None:
+    """Pass the signals that the pilot sends to the payload's process group; SIGUSR1 stands for its warning."""
 
     def forward(number: int, frame: Any) -> None:
+        is_warning = number == signal.SIGUSR1
         with contextlib.suppress(OSError):
-            os.killpg(leader, number)
+            (os.kill if is_warning and is_for_first else os.killpg)(leader, warning if is_warning else number)
 
     for number in _FORWARDED:
         signal.signal(number, forward)
@@ -247,12 +249,16 @@ def _run_payload(request: Request, files: List[int]) -> NoReturn:
         signal.pthread_sigmask(signal.SIG_SETMASK, [])
         for name, limit in request["limits"].items():
             resource.setrlimit(getattr(resource, name), tuple(limit))
-        for standard, number in enumerate(files[:3]):
-            os.dup2(number, standard)
         os.chdir(request["runs_in"])
+        own_pid = {request["own_pid"]: str(os.getpid())} if request["own_pid"] else {}
+        environment = {**request["environment"], **own_pid}
+        command = Command("", request["argv"], environment, request["standard_input"])
+        with input_of(command, (files[0], files[1], files[2])) as opened:
+            for standard, number in enumerate(opened):
+                os.dup2(number, standard)
         if request["umask"] >= 0:
             os.umask(request["umask"])
-        _execute(request)
+        _execute(command, request["runs_in"])
     except CannotRun as error:
         _report(report, "cannot run", str(error), str(error.exit_code))
     except OSError as error:
@@ -263,13 +269,13 @@ def _run_payload(request: Request, files: List[int]) -> NoReturn:
     os._exit(NOT_EXECUTABLE)
 
 
-def _execute(request: Request) -> None:
-    argv, environment = request["argv"], request["environment"]
-    program = find_program(argv[0], request["runs_in"], environment.get("PATH", ""))
+def _execute(command: Command, folder: str) -> None:
+    program = encoded(find_program(command.argv[0], folder, command.environment.get("PATH", "")))
+    argv, environment = [encoded(word) for word in command.argv], encoded_environment(command)
     try:
         os.execve(program, argv, environment)  # noqa: S606
     except OSError as error:
         if error.errno != errno.ENOEXEC:
             raise
     # A script without an interpreter line: run it with sh, as a shell would.
-    os.execve("/bin/sh", ["sh", program, *argv[1:]], environment)  # noqa: S606
+    os.execve("/bin/sh", [b"sh", program, *argv[1:]], environment)  # noqa: S606

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-
 import pytest
 
 from pilotage.cli.slurm.partitions import Partitions
@@ -60,12 +58,6 @@ def test_the_partition_of_a_job_is_that_of_its_ce(named: str, ce: str, shown: st
     assert POOL.of_job(named, ce, ended=True) == (shown if ce else shown.partition(",")[0])
 
 
-@pytest.mark.parametrize(("ce", "variable"), [("b", "long"), ("it's", "short"), ("gone", "long,short")])
-def test_the_variable_of_a_job_is_set_where_it_runs(ce: str, variable: str) -> None:
-    lines = [*POOL.chosen("long,short").start_lines(), 'echo "$SLURM_JOB_PARTITION"']
-    given = {"PILOTAGE_CE": ce, "SLURM_JOB_PARTITION": "long,short"}
-    run = subprocess.run(
-        ["/bin/sh", "-c", "\n".join(lines)], env=given, capture_output=True, text=True, check=True
-    )
-    assert run.stdout == f"{variable}\n"
-    assert POOL.chosen("long").start_lines() == []
+def test_a_job_of_several_partitions_takes_their_ces_along() -> None:
+    assert POOL.chosen("long,short").ces()["short"] == POOL.by_name["short"].ces
+    assert POOL.chosen("long").ces() == {}
