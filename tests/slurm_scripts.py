@@ -157,7 +157,7 @@ REFUSED: Final = (
     Script("two-scripts", words=("--wrap", "true")),
     Script("test-only", words=("--test-only",)),
 )
-_VARYING: Final = (
+VARYING: Final = (
     (r"\b(id|SLURM_(?:ARRAY_)?JOB_?ID|SLURM_TASK_PID)=\d+", r"\1=<id>"),
     (r"/\S*/slurm_script", "<script>"),
     (r"/\S+/slurm.conf", "<settings>"),
@@ -256,7 +256,7 @@ class Driver:
 
     def _plain(self, text: str) -> str:
         text = text.replace(str(self.folder), "<folder>")
-        for pattern, word in _VARYING:
+        for pattern, word in VARYING:
             text = re.sub(pattern, word, text)
         return text
 

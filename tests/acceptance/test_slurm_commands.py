@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.deadlines import PATIENCE
-from tests.instance import Instance, running
+from tests.instance import Instance, running, until
 
 pytestmark = pytest.mark.slow
 
@@ -89,7 +90,7 @@ def test_a_script_from_submission_to_its_record(shell: Shell) -> None:
     waited = shell.run("sbatch", "--wait", "--dependency", f"afterany:{number}", "--wrap", "exit 4")
     assert waited.returncode == 4, waited
     assert shell.text(f"out-{number}-first.txt") == f"hello two words 100%s\n{shell.folder}\n"
-    assert shell.text("err.txt") == f"{number} first 1\n"
+    assert shell.text("err.txt") == f"{number} first \n"
     rows = shell.run("sacct", "-j", number, "-n", "-P", "-o", "JobID,JobName,State,ExitCode,Timelimit").stdout
     assert rows.splitlines() == [f"{number}|first|FAILED|3:0|00:05:00", f"{number}.batch|batch|FAILED|3:0|"]
     for step, text in (("batch", f"{number}.batch\n"), ("0", "")):
@@ -139,7 +140,7 @@ def test_an_array_by_its_number_and_the_numbers_of_its_tasks(shell: Shell) -> No
         (("--nosuch",), "#!/bin/sh\n", "unrecognized option '--nosuch'"),
         (("--reservation=x",), "#!/bin/sh\n", "--reservation is refused"),
         (("-a", "0-10000000"), "#!/bin/sh\n", "at most 100,000"),
-        (("-a", "0-5%0"), "#!/bin/sh\n", "not a number of jobs above 0"),
+        (("-a", "0-5%x"), "#!/bin/sh\n", "not a number of jobs above 0"),
         (("-d", "afterok:4711"), "#!/bin/sh\n", "there is no job 4711"),
         (("-d", "after:1"), "#!/bin/sh\n", "after is refused"),
         (("-d", "afterok:1?afterok:2"), "#!/bin/sh\n", "`?` is refused"),
@@ -204,3 +205,19 @@ def test_the_pool_as_sinfo_and_scontrol_show_it(shell: Shell) -> None:
     assert set(shell.run("sinfo", "-h", "-o", "%R").stdout.split()) == {"all", "local", "here"}
     assert "UP" in shell.run("scontrol", "ping").stdout
     assert "MinJobAge" in shell.run("scontrol", "show", "config").stdout
+
+
+@pytest.mark.parametrize(
+    "end", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGKILL]
+)
+def test_the_job_of_srun_ends_with_srun_in_each_way(shell: Shell, end: signal.Signals) -> None:
+    words = ("srun", "-J", end.name, "sh", "-c", "touch started; exec sleep 1000")
+    with subprocess.Popen(
+        words, cwd=shell.folder, env=shell.environment, stderr=subprocess.DEVNULL
+    ) as caller:
+        until((shell.folder / "started").exists, what="the start of the step")
+        caller.send_signal(end)
+    until(lambda: not shell.run("squeue", "-h", "-n", end.name).stdout, what="the end of the job")
+    shown = shell.run("sacct", "-X", "-n", "-P", "--name", end.name, "-o", "State").stdout
+    assert shown.startswith("CANCELLED"), shown
+    assert caller.returncode in (-end, 128 + end)

@@ -14,6 +14,7 @@ from pilotage.wire.batch_script import PROGRAM, ScriptOrder, unpacked
 from pilotage.wire.pilot import Payload
 
 from .cannot_run import NOT_EXECUTABLE, NOT_FOUND, CannotRun
+from .several_tasks import SOURCE
 
 _SCRIPT = "slurm_script"
 OWN_PID = "SLURM_TASK_PID"
@@ -36,10 +37,11 @@ def script_order(payload: Payload) -> Optional[ScriptOrder]:
     return order
 
 
-def batch_command(order: ScriptOrder, tmp: str) -> List[str]:
+def batch_command(order: ScriptOrder, tmp: str, python: str) -> List[str]:
     """The words of its command. The script is written below `tmp`. Raises OSError."""
     if not order.script:
-        return list(order.arguments)
+        several = [python, "-c", SOURCE, str(order.tasks)] if order.tasks > 1 else []
+        return several + order.arguments
     path = os.path.join(tmp, _SCRIPT)
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o700), "wb") as file:
         file.write(order.script.encode("utf-8", "surrogateescape"))

@@ -14,6 +14,7 @@ import shutil
 import signal
 import stat
 import subprocess
+import sys
 import time
 import warnings
 from dataclasses import dataclass, replace
@@ -113,7 +114,7 @@ def build_command(
     given = [payload.executable, *payload.arguments]
     if batch is not None:
         environment.update(batch_variables(batch, payload, environment))
-        given = batch_command(batch, tmp)
+        given = batch_command(batch, tmp, "python3" if isolated else sys.executable)
     path = environment.get("PATH") or _DEFAULT_PATH
     own = (_executable_in_place if payload.folder else _payload_executable)(given[0], folder)
     argv = [own or given[0], *given[1:]]
@@ -125,6 +126,8 @@ def build_command(
     program = argv[0] if payload.setup_lines or isolated else find_program(argv[0], folder, path)
     if batch is None:
         return Command(program, argv, environment)
+    if not isolated:
+        argv[0] = program  # as in Slurm
     warning = (getattr(signal, f"SIG{batch.signal or 'USR1'}"), batch.is_for_script)
     return Command(program, argv, environment, batch.standard_input, warning, OWN_PID)
 

@@ -34,6 +34,8 @@ class ScriptOrder:
     """The name of the signal before the end, without SIG; empty: SIGUSR1."""
     is_for_script: bool = False
     """Whether its process alone gets the signal, and not its whole group."""
+    tasks: int = 1
+    """How many processes run the command."""
 
 
 def packed(order: ScriptOrder) -> str:
@@ -69,4 +71,8 @@ def _is_sound(order: Any) -> bool:
         return False
     texts = [order.script, order.standard_input, order.signal, *order.variables.values()]
     texts += [entry for entries in lists for entry in entries]
-    return all(isinstance(text, str) for text in texts) and isinstance(order.is_for_script, bool)
+    return (
+        all(isinstance(text, str) for text in texts)
+        and isinstance(order.is_for_script, bool)
+        and isinstance(order.tasks, int)
+    )

@@ -71,6 +71,19 @@ def test_standard_input_is_a_file_and_every_signal_has_its_default(tmp_path: Pat
         run(ScriptOrder(script, standard_input="absent.txt"), tmp_path)
 
 
+def test_several_tasks_of_a_command(tmp_path: Path) -> None:
+    lines = "echo $SLURM_PROCID $X; [ $$ = $SLURM_TASK_PID ] && exit $SLURM_PROCID"
+    order = ScriptOrder("", ["sh", "-c", lines], {"X": "x"}, tasks=3)
+    said = sorted(run(order, tmp_path).decode().splitlines())
+    assert said[:3] == ["0 x", "1 x", "2 x"]
+    assert [line.partition("task ")[2] for line in said[3:]] == [
+        "1: Exited with exit code 1",
+        "2: Exited with exit code 2",
+    ]
+    absent = run(ScriptOrder("", ["no-such-command"], tasks=2), tmp_path).decode()
+    assert absent.count("execve(): no-such-command: No such file or directory") == 2
+
+
 @pytest.mark.parametrize(
     "order",
     [
@@ -84,6 +97,7 @@ def test_standard_input_is_a_file_and_every_signal_has_its_default(tmp_path: Pat
         {"script": "#!", "signal": "NOSUCH"},
         {"script": "#!", "is_for_script": 1},
         {"script": "#!", "unknown": ""},
+        {"script": "", "arguments": ["true"], "tasks": "2"},
         [],
         "cut",
         "none",

@@ -80,6 +80,7 @@ def told(bench: Bench, *, owner: str = "alice", names: tuple[str, ...] = (), **f
             {"banned_sites": ("nowhere",)},
             "BannedSites: the policy has no site nowhere; its sites are: here, there",
         ),
+        ({"output_sandbox": ("data[1].log",)}, "OutputSandbox: data[1].log has brackets, so it is a pattern"),
         ({"arguments": ("%s",)}, "%s in arguments is passed on unchanged"),
         ({"submit_pools": ("a",)}, "SubmitPools: the policy has no pool a; its pools are: DIRAC, Local"),
     ],
@@ -98,6 +99,7 @@ def test_a_submission_that_nothing_satisfies_is_warned_of(
         {"platforms": ("el9",), "requirements": "other.GPUs == 0", "sites": ("here",)},
         {"banned_sites": ("there",)},
         {"cpu_time": 5000},
+        {"output_sandbox": ("*.log", "data].[log")},
     ],
 )
 def test_a_submission_that_fits_has_no_warning(bench: Bench, fields: dict[str, Any]) -> None:

@@ -8,7 +8,7 @@ import os
 import re
 import socket
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from pilotage import wire
@@ -65,10 +65,11 @@ def make_batch_job(
     parent: Callable[[str], str],
     namesakes: Callable[[str], list[str]],
     partitions: Partitions,
+    tasks: int = 1,
 ) -> DescribedBatchJob:
     """`parent` names a job for a dependency, and `namesakes` all jobs of a name that have not ended.
 
-    `partitions`: all of the pool. Raises InvalidInput.
+    `partitions`: all of the pool. `tasks`: of the command, if there is no script. Raises InvalidInput.
     """
     chosen = partitions.chosen(values.get("partition", ""))
     array = _array(values)
@@ -82,7 +83,10 @@ def make_batch_job(
         for name, value in facts.items()
         if ("%" in value and not name.endswith(_OF_TASK)) or not is_utf8(value)
     }
-    order = _order(script, arguments, variables | hidden, chosen.ces(), signal, values.get("input", ""))
+    order = replace(
+        _order(script, arguments, variables | hidden, chosen.ces(), signal, values.get("input", "")),
+        tasks=tasks,
+    )
     fields |= _files(values, array=array is not None)
     # Names here are lines of text, and `%` begins a placeholder.
     name = re.sub(r"[\r\n]", " ", values.get("job-name") or script.name).replace("%", "_")
@@ -192,8 +196,7 @@ def _facts(
         "SLURM_JOB_USER": getpass.getuser(),
         "SLURM_JOB_UID": str(os.getuid()),
         "SLURM_JOB_GID": str(os.getgid()),
-        "SLURM_NTASKS": str(task_count(values)),
-        "SLURM_NPROCS": str(task_count(values)),
+        **dict.fromkeys(("SLURM_NTASKS", "SLURM_NPROCS"), _tasks_named(values)),
         COMMAND_VARIABLE: " ".join([script.path, *arguments])[:_SHOWN] if script.path else "",
     }
     facts |= {variable: values[name] for name, variable in _IN_JOB.items() if values.get(name)}
@@ -210,6 +213,12 @@ def _facts(
             "PILOTAGE_ARRAY_POSITION": "%n",
         }
     return {name: as_utf8(value) for name, value in facts.items() if value}
+
+
+def _tasks_named(values: Mapping[str, str]) -> str:
+    """Their number, if an option names one; else Slurm sets no variable."""
+    count = task_count(values)
+    return str(count) if count > 1 or "ntasks" in values else ""
 
 
 def _sizes(values: Mapping[str, str], fields: Mapping[str, Any]) -> dict[str, str]:

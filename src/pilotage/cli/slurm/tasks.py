@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -22,9 +23,11 @@ from pilotage.cli.slurm.start_script import STEPS_SIGNAL, WARNING_VARIABLE
 from pilotage.cli.slurm.usage import note
 from pilotage.core.errors import InvalidInput
 
+_PASSED_ON: Final = (
+    *(signal.SIGINT, signal.SIGQUIT, signal.SIGCONT, signal.SIGTERM),
+    *(signal.SIGHUP, signal.SIGALRM, signal.SIGUSR1, signal.SIGUSR2),
+)
 _PATTERN: Final = re.compile(r"%(\d*)([A-Za-z%])")
-NOT_FOUND: Final = 2
-"""The exit code of srun for a command that cannot be started, as in Slurm."""
 
 
 def run_tasks(values: Mapping[str, str], command: list[str]) -> int:
@@ -76,11 +79,11 @@ def _start(values: Mapping[str, str], command: list[str], task: int, count: int)
     }
     output = _opened(values, "output", task)
     error = _opened(values, "error", task)
-    source = Path(_file_name(values["input"], task)).open("rb") if values.get("input") else None  # noqa: SIM115
+    source = _source(values.get("input", ""), task)
     labelled = subprocess.PIPE if "label" in values and output is None else None
     try:
         return subprocess.Popen(
-            command,
+            [shutil.which(command[0]) or command[0], *command[1:]],
             env=environment,
             cwd=values.get("chdir") or None,
             stdin=source,
@@ -96,6 +99,17 @@ def _start(values: Mapping[str, str], command: list[str], task: int, count: int)
 
 
 _OF_JOB: Final = ("SLURM_", "PILOTAGE_", "TMPDIR", "PATH", "HOME")
+
+
+def _source(text: str, task: int) -> IO[bytes] | None:
+    """The file of --input; None: the input of srun. Raises InvalidInput."""
+    if not text or text == "all":
+        return None
+    name = os.devnull if text == "none" else _file_name(text, task)
+    try:
+        return Path(name).open("rb")
+    except OSError as error:
+        raise InvalidInput(f"--input {name}: it cannot be opened: {error.strerror}") from error
 
 
 def _opened(values: Mapping[str, str], name: str, task: int) -> IO[bytes] | None:
@@ -133,7 +147,10 @@ def _file_name(text: str, task: int) -> str:
 
 
 def _pass_signals_on(started: list[subprocess.Popen[bytes]]) -> None:
-    """Give the tasks SIGTERM, SIGINT, and the warning of the pilot as the signal of --signal."""
+    """Give the tasks the signals of srun, as Slurm does, and the warning of the pilot as the signal of --signal.
+
+    A shell lets commands in the background ignore some signals. The tasks shall not: a handler ends with execve.
+    """
     warning = signal.Signals[f"SIG{STEPS_SIGNAL}"]
     wanted = os.environ.get(WARNING_VARIABLE, "")
 
@@ -145,8 +162,9 @@ def _pass_signals_on(started: list[subprocess.Popen[bytes]]) -> None:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, number)
 
-    for number in (signal.SIGTERM, signal.SIGINT, *([warning] if wanted else [])):
-        signal.signal(number, pass_on)
+    ignored = [number for number in _PASSED_ON if signal.getsignal(number) is signal.SIG_IGN]
+    for number in (*_PASSED_ON, *([warning] if wanted else [])):
+        signal.signal(number, (lambda number, frame: None) if number in ignored else pass_on)
 
 
 def _copy_lines(stream: IO[bytes], task: int) -> None:

@@ -35,6 +35,7 @@ def submission_warnings(
         *placeholder_warnings(description, names),
         *_unknown_submit_pools(description, policy),
         *_unknown_banned_sites(description, policy),
+        *_output_patterns(description),
         *_above_the_buckets(description, policy),
         *_misspelt_names(queue),
         *_unshared_folders(queue, policy),
@@ -60,6 +61,16 @@ def _unknown_banned_sites(description: JobDescription, policy: Policy) -> Iterat
         yield (
             f"BannedSites: the policy has no site {_some(unknown)};"
             f" its sites are: {_some(sorted(policy.sites)) or 'none'}"
+        )
+
+
+def _output_patterns(description: JobDescription) -> Iterator[str]:
+    """Brackets are common in names too, so a pattern with them is told; `*` and `?` are clear."""
+    patterns = [name for name in description.output_sandbox if "]" in name.partition("[")[2]]
+    if patterns:
+        yield (
+            f"OutputSandbox: {_some(patterns)} has brackets, so it is a pattern: one of the characters in them."
+            " A file that has this very name is meant too"
         )
 
 
