@@ -116,7 +116,8 @@ def _resolve_program(word: str, inputs: Set[str]) -> NamedFiles:
     """
     path = Path(word)
     if not word or path.is_absolute():
-        return NamedFiles(word)
+        notes = [f"warning: {word} is a folder here, and no program"] if path.is_dir() else []
+        return NamedFiles(word, notes=notes)
     if _is_sent(path, inputs):
         return NamedFiles(word if word.startswith("./") else f"./{word}")
     if "/" not in word and word not in (".", ".."):
@@ -145,6 +146,8 @@ def _resolve_bare_name(word: str, path: Path) -> NamedFiles:
         program.notes.append(f"{word} is the program of that name on the nodes; ./{word} sends the file here")
     elif path.is_dir():
         program.notes.append(f"{word} is run as a program of the nodes; the folder {word} here is not sent")
+    elif shutil.which(word) is None:
+        program.notes.append(f"warning: there is no program {word} here; the job looks for it on its node")
     return program
 
 

@@ -23,6 +23,11 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("python3 other.py", "warning: there is no file other.py here"),
         ("/usr/bin/python3.11 ./other.py", "warning: there is no file ./other.py here"),
         ("bash run.sh", "warning: there is no file run.sh here"),
+        ("/etc", "warning: /etc is a folder here, and no program"),
+        (
+            "nosuchprogram -x",
+            "warning: there is no program nosuchprogram here; the job looks for it on its node",
+        ),
         (
             "/bin/simulate conifg.yaml",
             "warning: there is no file conifg.yaml here; did you mean config.yaml?",

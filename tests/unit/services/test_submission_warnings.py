@@ -46,11 +46,18 @@ def bench(tmp_path: Path) -> Any:
     made.end()
 
 
-def told(bench: Bench, *, owner: str = "alice", names: tuple[str, ...] = (), **fields: Any) -> list[str]:
+def told(
+    bench: Bench,
+    *,
+    owner: str = "alice",
+    names: tuple[str, ...] = (),
+    off: tuple[str, ...] = (),
+    **fields: Any,
+) -> list[str]:
     description = JobDescription(executable="/bin/true", **fields)
     policy = bench.pool.policy
     identity = identity_of(description, owner, "physics", policy)
-    return submission_warnings(description, names, identity, policy, known_offers(bench.pool, bench.now))
+    return submission_warnings(description, names, identity, policy, known_offers(bench.pool, bench.now), off)
 
 
 @pytest.mark.parametrize(
@@ -128,6 +135,12 @@ def test_a_live_pilot_that_fits_counts_whomever_it_serves_now(bench: Bench) -> N
     assert pilot.take(tags=["GPU"])
     assert told(bench, tags=("GPU",)) == []
     assert "the tag big" in told(bench, tags=("GPU", "big"))[0]
+
+
+def test_a_job_that_only_a_disabled_CE_fits_is_warned_of(bench: Bench) -> None:
+    [said] = told(bench, off=("local",))
+    assert said.startswith("it fits local only, which gets no new pilots: `pilotage ce show local` tells why")
+    assert told(bench, off=("other",)) == []
 
 
 def test_without_known_offers_nothing_is_guessed(bench: Bench) -> None:

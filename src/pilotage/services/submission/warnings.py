@@ -6,7 +6,7 @@ more than the present ones.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from pilotage.core.brokering.ce_answer import in_glue_spelling
@@ -29,8 +29,12 @@ def submission_warnings(
     queue: QueueIdentity,
     policy: Policy,
     known: Sequence[KnownOffer],
+    switched_off: Collection[str] = (),
 ) -> list[str]:
-    """The warnings for the owner. `names` are the names of the parameters, `known` the known offers."""
+    """The warnings for the owner. `names` are the names of the parameters, `known` the known offers.
+
+    `switched_off`: CEs that are disabled or stopped.
+    """
     return [
         *placeholder_warnings(description, names),
         *_unknown_submit_pools(description, policy),
@@ -39,7 +43,7 @@ def submission_warnings(
         *_above_the_buckets(description, policy),
         *_misspelt_names(queue),
         *_unshared_folders(queue, policy),
-        *_nothing_fits(description, queue, policy, known),
+        *_nothing_fits(description, queue, policy, known, switched_off),
     ]
 
 
@@ -90,7 +94,11 @@ def _unshared_folders(queue: QueueIdentity, policy: Policy) -> Iterator[str]:
 
 
 def _nothing_fits(
-    description: JobDescription, queue: QueueIdentity, policy: Policy, known: Sequence[KnownOffer]
+    description: JobDescription,
+    queue: QueueIdentity,
+    policy: Policy,
+    known: Sequence[KnownOffer],
+    switched_off: Collection[str],
 ) -> Iterator[str]:
     sites = set(description.sites or policy.sites) - set(description.banned_sites)
     if not any(ce.site in sites for ce in policy.ces.values()):
@@ -99,9 +107,15 @@ def _nothing_fits(
     lasting = [_lasting(offer, policy) for offer in known]
     if not lasting:
         return
-    if not any(known_offer.fits(queue) for known_offer in lasting):
+    fitting = {known_offer.offer.ce for known_offer in lasting if known_offer.fits(queue)}
+    if not fitting:
         yield f"no known node fits, so the job will wait: {_nearest(description, queue, policy, lasting)}"
-        return
+    elif fitting <= set(switched_off):
+        names = _some(sorted(fitting))
+        yield (
+            f"it fits {names} only, which {'gets' if len(fitting) == 1 else 'get'} no new pilots:"
+            f" `pilotage ce show {min(fitting)}` tells why, and an administrator can enable it"
+        )
 
 
 def _lasting(known_offer: KnownOffer, policy: Policy) -> KnownOffer:

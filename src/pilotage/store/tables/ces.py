@@ -104,6 +104,13 @@ def all_rows(connection: Connection) -> dict[str, CeRow]:
     return {row.ce: row for row in rows}
 
 
+@hint(SHOWN)
+def switched_off(connection: Connection) -> list[str]:
+    """The CEs that are disabled or stopped."""
+    rows = connection.execute("SELECT ce FROM ces WHERE state <> ? ORDER BY ce", (str(CeSwitch.ON),))
+    return [row[0] for row in rows]
+
+
 def save_progress(connection: Connection, ce: str, progress: CeProgress) -> None:
     """Write the director's columns."""
     _upsert(connection, ce, dict(zip(PROGRESS, astuple(progress), strict=True)))

@@ -37,6 +37,7 @@ from pilotage.services.submission.mails import mail_warnings
 from pilotage.services.submission.quota import jobs_of
 from pilotage.services.submission.warnings import submission_warnings
 from pilotage.store.engine.connection import Connection
+from pilotage.store.tables import ces
 from pilotage.store.tables import submissions as rows
 from pilotage.store.writer.transaction import LockingRequest, Transaction
 from pilotage.telemetry.tracer import child_span
@@ -176,7 +177,9 @@ def prepare_submission(
         inputs=inputs,
         identity=identity,
         warnings=(
-            *submission_warnings(description, submission.names, identity, policy, known_offers),
+            *submission_warnings(
+                description, submission.names, identity, policy, known_offers, ces.switched_off(connection)
+            ),
             *mail_warnings(policy, description, caller.user),
         ),
         expected=sent.expected,
