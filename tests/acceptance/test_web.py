@@ -45,6 +45,7 @@ class World:
                 "/jobs",
                 f"/jobs?ids={self.failed}",
                 "/jobs?owner=alice",
+                f"/jobs?ids={self.failed}-{self.waiting}",
                 f"/submissions/{self.submission}",
                 f"/submissions/{self.submission}/report",
             ),
@@ -208,6 +209,10 @@ def test_changes_need_our_own_form(world: World) -> None:
         assert answer.status_code == 303
         assert world.pool.job(world.waiting).state == "Held"
         assert browser.get("/jobs/all/kill", headers=OWN).status_code == 400  # all jobs are never meant
+        slip = browser.get("/jobs?ids=7-x&owner=alice")
+        assert slip.status_code == 400
+        assert 'value="7-x"' in slip.text
+        assert 'value="alice"' in slip.text
         browser.headers.update(OWN)
         assert browser.post("/jobs/all/release", data=form).status_code == 303
     assert world.pool.job(world.waiting).state == "Waiting"

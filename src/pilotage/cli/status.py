@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -180,7 +181,12 @@ def _show_events(
 
 def _watch(screen: CommandOutput, client: Client, selection: Selection, limit: int, oldest: bool) -> None:
     if not screen.terminal:
-        client.wait(selection, progress=lambda counts: screen.line(format_counts(counts)))
+
+        def tell(counts: Counts) -> None:
+            screen.line(format_counts(counts))
+            sys.stdout.flush()  # a pipe or a file shows it at once
+
+        client.wait(selection, progress=tell)
         return
     console = screen.console()
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pilotage import wire
 from pilotage.core.errors import InvalidInput
+from pilotage.core.jobs.written_ids import is_id, parse_written_ids
 
 if TYPE_CHECKING:
     from pilotage.wire.jobs import Selection
@@ -34,43 +35,13 @@ def selection_of(which: Which) -> Selection:
 
 def parse_ids(words: Iterable[str]) -> list[int]:
     """Job ids as people write them: "12", "12-40", "12,15"; in their order, each once."""
-    ids: dict[int, None] = {}
-    for word in words:
-        for part in word.replace(" ", "").split(","):
-            if not part:
-                continue
-            ids.update(dict.fromkeys(_parse_range(part)))
-            if len(ids) > wire.submissions.MAX_JOBS_PER_SUBMISSION:
-                raise InvalidInput(
-                    f"more than {wire.submissions.MAX_JOBS_PER_SUBMISSION:,} ids",
-                    hint="name them by -s SUBMISSION or another selection",
-                )
-    return list(ids)
+    return parse_written_ids(words, wire.submissions.MAX_JOBS_PER_SUBMISSION)
 
 
 def single_ids(words: Iterable[str]) -> list[int]:
     """The ids that are written one by one. The others are in ranges, which may have gaps."""
     parts = (part for word in words for part in word.replace(" ", "").split(","))
-    return list(dict.fromkeys(int(part) for part in parts if _is_id(part)))
-
-
-def _parse_range(part: str) -> range:
-    first, dash, last = part.partition("-")
-    if not (_is_id(first) and (_is_id(last) or not dash)):
-        hint = "write ids as 12, 12-40 or 12,15"
-        if part.startswith("s:"):
-            hint = "where jobs are named by ids, `-s 12` names a submission"
-        raise InvalidInput(f"{part!r} is not a job id", hint=hint)
-    low, high = int(first), int(last or first)
-    if high < low:
-        raise InvalidInput(f"the range {part} is empty", hint=f"did you mean {high}-{low}?")
-    if high - low >= wire.submissions.MAX_JOBS_PER_SUBMISSION:
-        raise InvalidInput(f"the range {part} has more than {wire.submissions.MAX_JOBS_PER_SUBMISSION:,} ids")
-    return range(low, high + 1)
-
-
-def _is_id(text: str) -> bool:
-    return text.isascii() and text.isdigit() and len(text) <= 18 and int(text) > 0
+    return list(dict.fromkeys(int(part) for part in parts if is_id(part)))
 
 
 def split_by_ids(selection: Selection, size: int) -> Iterator[Selection]:

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
+from pilotage.cli.console import CommandOutput
+from pilotage.cli.status import _watch
+from pilotage.wire.jobs import Counts, Selection
 from tests.unit.client.fake_server import State, job
+
+if TYPE_CHECKING:
+    from pilotage.client import Client
 
 Cli = Callable[..., int]
 
@@ -157,6 +164,19 @@ def test_status(cli: Cli, state: State, capsys: pytest.CaptureFixture[str]) -> N
     assert cli("status", "2", "--events") == 0
     assert "submitted" in capsys.readouterr().out
     assert cli("status", "--watch", "3") == 0
+
+
+def test_watch_tells_a_pipe_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pipe keeps text back until it is flushed, and the jobs may run for hours."""
+    shown = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(shown, write_through=False))
+
+    class Waits:
+        def wait(self, selection: Selection, *, progress: Callable[[Counts], None]) -> None:
+            progress(Counts({"Running": 2}, 2, 0))
+            assert b"Running" in shown.getvalue()
+
+    _watch(CommandOutput(), cast("Client", Waits()), Selection(), 50, False)
 
 
 def test_output(cli: Cli, state: State, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

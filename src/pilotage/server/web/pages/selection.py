@@ -10,9 +10,19 @@ from starlette.responses import Response
 
 from pilotage.core.errors import InvalidInput, NotFound
 from pilotage.core.jobs.states import JobState
+from pilotage.core.jobs.written_ids import parse_written_ids
 from pilotage.server.web.page import PageRouter
 from pilotage.server.web.visit import Visit
-from pilotage.wire.jobs import ACT_ON_JOBS, COUNT_JOBS, LIST_JOBS, ActionRequest, JobsQuery, Selection
+from pilotage.wire.jobs import (
+    ACT_ON_JOBS,
+    COUNT_JOBS,
+    LIST_JOBS,
+    ActionRequest,
+    Counts,
+    JobsPage,
+    JobsQuery,
+    Selection,
+)
 
 pages = PageRouter(menu="Jobs", order=2)
 
@@ -41,13 +51,22 @@ _TEXTS = ("owner", "group", "job_group", "site", "name")
 async def show(visit: Visit) -> Response:
     """The filter, the number of jobs by state, and the newest of them."""
     given = dict(visit.query)
-    selection = selection_of(given)
-    counts = await visit.ask(COUNT_JOBS, selection)
-    asked = JobsQuery(**_given(selection), after=_number(given, "before") or 0, limit=ROWS, newest=True)
-    page = await visit.ask(LIST_JOBS, asked)
+    selection, refused = Selection(), None
+    counts, page = Counts({}, 0, 0), JobsPage([])
+    try:
+        selection = selection_of(given)
+    except InvalidInput as error:
+        # The filter is shown as it was given, so that a slip can be mended.
+        refused = error
+    else:
+        counts = await visit.ask(COUNT_JOBS, selection)
+        asked = JobsQuery(**_given(selection), after=_number(given, "before") or 0, limit=ROWS, newest=True)
+        page = await visit.ask(LIST_JOBS, asked)
     return await visit.render(
         "selection.html",
+        400 if refused else 200,
         filter=given,
+        refused=refused,
         has_filter=selection != Selection(),
         query=query_of(selection),
         counts=counts,
@@ -100,11 +119,8 @@ def selection_of(given: dict[str, str]) -> Selection:
     unknown = [state for state in states if state not in list(JobState)]
     if unknown:
         raise InvalidInput(f"there is no state {unknown[0]}")
-    numbers = given.get("ids", "").replace(",", " ").split()
-    if len(numbers) > MOST_IDS:
-        raise InvalidInput(f"at most {MOST_IDS} jobs can be named", hint="use the other conditions")
     return Selection(
-        ids=[_to_number(number, "ids") for number in numbers] or None,
+        ids=parse_written_ids(given.get("ids", "").split(), MOST_IDS) or None,
         submission=_number(given, "submission"),
         states=states or None,
         **texts,
