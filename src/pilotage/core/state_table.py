@@ -9,6 +9,9 @@ from typing import Generic, TypeVar
 
 from pilotage.core.errors import IllegalMove
 
+UNUSED = "nothing enters it today"
+"""End of the meaning of a state that is kept for DIRAC's or WMCore's table alone."""
+
 State = TypeVar("State", bound=StrEnum)
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from enum import Enum
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,12 +16,39 @@ from pilotage.core.jobs import states as jobs
 from pilotage.core.jobs.states import JOB_STATES, JobState, custody_of
 from pilotage.core.pilots import states as pilots
 from pilotage.core.pilots.states import PILOT_STATES, PilotState
+from pilotage.core.requests import states as states_of_requests
 from pilotage.core.requests.states import REQUEST_STATES, RequestState
-from pilotage.core.state_table import StateTable
+from pilotage.core.state_table import UNUSED, StateTable
 from pilotage.core.workqueue.states import ELEMENT_JOB_STATES, ELEMENT_STATES, ElementJobState, ElementState
 from tests.conformance.recorded import dirac_suites
 
 S = JobState
+
+SOURCE = Path(states_of_requests.__file__).parents[2]
+
+
+def test_a_state_that_nothing_enters_says_so() -> None:
+    """The tables keep states of DIRAC and WMCore. A page must not tell what no program does."""
+    texts = [
+        file.read_text(encoding="utf-8")
+        for file in SOURCE.rglob("*.py")
+        if file.name != "states.py" and file.parent.name != "why"
+    ]
+
+    def is_named(state: JobState) -> bool:
+        pattern = re.compile(rf"\bJobState\.{state.name}\b|['\"]{state}['\"]")
+        return any(pattern.search(text) for text in texts)
+
+    silent = {state for state, row in JOB_STATES.rows.items() if row.meaning.endswith(UNUSED)}
+    assert silent == {state for state in JobState if not is_named(state)}
+
+
+@pytest.mark.parametrize("state", [RequestState.STAGING, RequestState.STAGED])
+def test_no_verb_moves_a_request_to_a_placement_of_data(state: RequestState) -> None:
+    assert REQUEST_STATES.rows[state].meaning.endswith(UNUSED)
+    moves = re.compile(rf"\b_?(move|end)\([^()]*RequestState\.{state.name}\b")
+    assert not any(moves.search(file.read_text(encoding="utf-8")) for file in SOURCE.rglob("*.py"))
+
 
 # Every move that Pilotage allows and DIRAC 9.1 does not, with its reason.
 MORE_THAN_DIRAC = {

@@ -162,7 +162,8 @@ FIELDS: Final[tuple[Field, ...]] = (
     ),
     _name_list(
         "grid_middlewares",
-        "Types of computing element where pilots may be submitted for the job; none: all.",
+        "Types of computing element where pilots may be submitted for the job; none: all. Local CEs take no notice of"
+        " it.",
         jdl_names=("GridMiddleware", "GridMiddlewares"),
     ),
     _name_list(

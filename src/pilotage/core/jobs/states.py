@@ -11,7 +11,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 from pilotage.core.handover import Custody
-from pilotage.core.state_table import Row, StateTable
+from pilotage.core.state_table import UNUSED, Row, StateTable
 
 
 class JobState(StrEnum):
@@ -47,24 +47,28 @@ JOB_STATES: StateTable[JobState] = StateTable(
     {
         S.SUBMITTING: Row(
             "submission",
-            "part of a bulk submission that is not complete yet",
+            f"part of a bulk submission that is not complete yet; {UNUSED}",
             {S.RECEIVED, S.CHECKING, S.BLOCKED, S.HELD, S.WAITING, S.DELETED, S.KILLED},
         ),
         S.RECEIVED: Row(
             "submission",
-            "accepted, not yet checked",
+            f"accepted, not yet checked; {UNUSED}",
             {S.SCOUTING, S.CHECKING, S.STAGING, S.WAITING, S.FAILED, S.DELETED, S.KILLED},
         ),
         S.CHECKING: Row(
             "submission",
-            "its description is being checked",
+            f"its description is being checked; {UNUSED}",
             {S.SCOUTING, S.STAGING, S.WAITING, S.RESCHEDULED, S.FAILED, S.DELETED, S.KILLED},
         ),
         S.SCOUTING: Row(
-            "submission", "waits for scout jobs of its set", {S.CHECKING, S.FAILED, S.STALLED, S.KILLED}
+            "submission",
+            f"waits for scout jobs of its set; {UNUSED}",
+            {S.CHECKING, S.FAILED, S.STALLED, S.KILLED},
         ),
         S.STAGING: Row(
-            "data placement", "waits for its input data", {S.CHECKING, S.WAITING, S.FAILED, S.KILLED}
+            "data placement",
+            f"waits for its input data; {UNUSED}",
+            {S.CHECKING, S.WAITING, S.FAILED, S.KILLED},
         ),
         S.BLOCKED: Row(
             "dependency duty",

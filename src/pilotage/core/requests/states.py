@@ -1,6 +1,6 @@
 """The state machine of requests, as a table, and the changes that each state allows.
 
-States and moves are as in WMCore's request manager. `staging` and `staged` are for data placement, and optional.
+States and moves are as in WMCore's request manager. `staging` and `staged` are for data placement.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Final
 
 from pilotage.core.errors import Conflict
-from pilotage.core.state_table import Row, StateTable
+from pilotage.core.state_table import UNUSED, Row, StateTable
 
 
 class RequestState(StrEnum):
@@ -50,8 +50,10 @@ REQUEST_STATES: StateTable[RequestState] = StateTable(
             "has a team; its elements are not all made",
             {R.STAGING, R.ACQUIRED, R.ABORTED, R.FAILED},
         ),
-        R.STAGING: Row("data placement", "its input is brought to the sites", {R.STAGED, R.ABORTED}),
-        R.STAGED: Row("intake", "its input is at the sites", {R.ACQUIRED, R.ABORTED, R.FAILED}),
+        R.STAGING: Row(
+            "data placement", f"its input is brought to the sites; {UNUSED}", {R.STAGED, R.ABORTED}
+        ),
+        R.STAGED: Row("intake", f"its input is at the sites; {UNUSED}", {R.ACQUIRED, R.ABORTED, R.FAILED}),
         R.ACQUIRED: Row(
             "roll-up", "its elements are in the global queue", {R.RUNNING_OPEN, R.ABORTED, R.FAILED}
         ),
