@@ -83,7 +83,7 @@ class Client(
       effect twice are not repeated.
     - `connect_patience`: the same until the server's first answer; None: as `patience`.
     - `timeout`: seconds without data after which a request fails.
-    - `on_outage`: called with the error when retries take longer than a few seconds.
+    - `on_outage`: called with the error when retries take longer than a few seconds, and then each minute.
     - `trust`: the accepted certificates of the server; None: the system's CAs decide.
     - `on_new_pins`: called when the server has announced other certificates than the pinned ones.
     - `on_notice`: called once with the server's notice to all clients, such as "the disk is full".

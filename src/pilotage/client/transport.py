@@ -31,6 +31,7 @@ R = TypeVar("R")
 A = TypeVar("A")
 T = TypeVar("T")
 REPORT_OUTAGE_AFTER = 3.0
+REPORT_AGAIN_AFTER = 60.0
 
 Body = Callable[[], bytes | Iterator[bytes]]
 """Called for each attempt, so that a file is read from its beginning."""
@@ -63,8 +64,8 @@ class Transport:
     reached it only if it is `idempotent`. After 429 and 503 the request is repeated when the server says so. Until
     the first answer, refused connections are retried for `connect_patience` seconds only.
 
-    `on_outage` is called once when retries take more than REPORT_OUTAGE_AFTER seconds. `on_notice` is called
-    with the server's notice to all clients, such as "the disk is full".
+    `on_outage` is called when retries take more than REPORT_OUTAGE_AFTER seconds, and then each minute. `on_notice`
+    is called with the server's notice to all clients, such as "the disk is full".
     """
 
     def __init__(
@@ -276,7 +277,7 @@ class Transport:
         return once(self._token())
 
     def _with_retries(self, once: Callable[[], T], again: bool, patience: float = 0.0) -> T:
-        start, pause, reported = time.monotonic(), 0.1, False
+        start, pause, report_at = time.monotonic(), 0.1, REPORT_OUTAGE_AFTER
         names, others = list(self._trust.fingerprints), len(self._urls) - 1
         while True:
             url = self.url
@@ -299,8 +300,8 @@ class Transport:
             limit = max(patience, self.patience if failure.reached else self._connect_patience)
             if not failure.may_repeat or gone + wait > limit:
                 raise failure.error
-            if max(gone, wait) > REPORT_OUTAGE_AFTER and not reported and self.on_outage:
-                reported = True
+            if max(gone, wait) > report_at and self.on_outage:
+                report_at = gone + REPORT_AGAIN_AFTER
                 self.on_outage(failure.error)
             time.sleep(wait * _spread())
             pause = min(pause * 2, 3.0)

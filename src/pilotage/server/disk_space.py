@@ -32,7 +32,7 @@ MAX_RESERVE_FRACTION = 0.125
 """Maximum fraction of the disk for the reserve. A smaller disk has none."""
 RELEASED_BELOW = 4_000_000
 PERIOD = 1.0
-RETRY_AFTER = 60.0
+RETRY_AFTER = 10.0
 FAILURE_HOLD = 10.0
 """Seconds after a failed write for which new work is refused. Small writes may succeed while larger ones still fail."""
 

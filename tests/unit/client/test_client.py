@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from pilotage.client import Client, Selection, TokenFile
+from pilotage.client import Client, Selection, TokenFile, transport
 from pilotage.client.selections import parse_ids
 from pilotage.core import errors
 from tests.unit.client.fake_server import State, job, token
@@ -72,6 +73,25 @@ def test_a_long_wait_is_told_at_once(fake: tuple[str, State]) -> None:
         pytest.raises(Told, match="the disk is full"),
     ):
         client.whoami()
+
+
+def test_a_wait_is_told_again_each_minute(fake: tuple[str, State], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full disk may last for the whole patience: a command is not silent meanwhile."""
+    full = (507, {"code": "disk-full", "message": "the disk is full", "retry_after": 10.0})
+    fake[1].failures = [full] * 60
+    now, told = [0.0], []
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+
+    monkeypatch.setattr(transport, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=sleep))
+    with (
+        Client(fake[0], "t", patience=300.0, on_outage=lambda _: told.append(now[0])) as client,
+        pytest.raises(errors.DiskFull),
+    ):
+        client.whoami()
+    assert told[0] == 0.0
+    assert len(told) in (4, 5)
 
 
 @pytest.mark.parametrize(

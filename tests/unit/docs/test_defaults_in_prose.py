@@ -12,6 +12,7 @@ import pytest
 
 from pilotage.core.policy import Policy
 from pilotage.core.setting import keys_of
+from pilotage.pilot.exchange_timing import _MAX_POLL
 from tests.unit.docs.test_plain_documents import BLOCK, PAGES, ROOT
 
 KEYS = {key.name: key for key in keys_of(Policy)}
@@ -87,6 +88,16 @@ def test_defaults_of_a_page_are_those_of_the_code(page: Path) -> None:
     told = statements(page.read_text(encoding="utf-8"))
     mistakes = [f"{why}: {text}" for heading, text in told if (why := mistake(heading, text))]
     assert not mistakes, "\n".join(mistakes)
+
+
+@pytest.mark.parametrize(
+    ("page", "words", "number"),
+    [
+        ("docs/explanation/fair-shares.md", "job are up to {:g} s apart", _MAX_POLL),
+    ],
+)
+def test_fixed_numbers_of_a_page_are_those_of_the_code(page: str, words: str, number: float) -> None:
+    assert words.format(number) in (ROOT / page).read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(

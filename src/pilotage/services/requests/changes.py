@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-from pilotage.core.errors import Conflict, InvalidInput
+from pilotage.core.errors import Conflict, IllegalMove, InvalidInput
 from pilotage.core.policy import Policy
 from pilotage.core.requests.json_format import (
     specification_from_text,
@@ -55,7 +55,7 @@ def reject(tx: Transaction, number: int, change: Change) -> RequestRow:
 def _reject(tx: Transaction, row: RequestRow, change: Change) -> RequestRow:
     """A resubmission has elements before it is assigned; they are cancelled."""
     if row.state in ACTIVE:
-        raise Conflict(
+        raise IllegalMove(
             f"request {row.id} is {row.state}, and only its results can be rejected",
             hint=f"`pilotage request abort {row.id}` ends it",
         )
