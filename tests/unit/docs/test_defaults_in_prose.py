@@ -119,5 +119,6 @@ def test_rules_of_the_pool_are_cited_by_links() -> None:
     text = BLOCK.sub("", (ROOT / "docs" / "reference" / "rules.md").read_text(encoding="utf-8"))
     assert not re.findall(r"(?<!\[)\brules? \d\.\d", text)
     assert not re.findall(r"\(\d\.\d\b", text)
+    assert not re.findall(r"\b(?:in|of|see) [1-8]\.[1-9]\b", text)
     for number, anchor in re.findall(r"\[(?:rules? )?(\d\.\d)\]\(#(\d+)", text):
         assert number.replace(".", "") == anchor
