@@ -350,6 +350,11 @@ def started(instance: Instance) -> Iterator[Instance]:
         instance.close()
 
 
+def held_job(gate: Path) -> dict[str, Any]:
+    """A job that runs until the file is there: a test meets it while it runs, however late it looks."""
+    return {"executable": "sh", "arguments": ["-c", f"until [ -e {gate} ]; do sleep 0.1; done"]}
+
+
 def output_of(instance: Instance, *words: str) -> str:
     """What a command prints that succeeds."""
     done = instance.cli(*words)

@@ -72,7 +72,7 @@ def test_the_batch_jobs_of_a_ce_are_listed_with_their_properties(instance: Insta
     ces = [name for name in ("cluster", "local") if name in {ce.name for ce in client.ces()}]
     assert ces
     for ce in ces:
-        sent = client.submit({"executable": "sleep", "arguments": ["60"], "grid_ces": [ce]})
+        sent = client.submit({"executable": "sleep", "arguments": ["3600"], "grid_ces": [ce]})
         until(lambda sent=sent: client.job(sent.first).job.state == "Running", what="a running job")
         pilot = instance.pilot_of(sent.first)
         [job] = [job for job in client.ce_jobs(ce) if job.pilot == pilot.id]

@@ -16,7 +16,7 @@ from tests.deadlines import PATIENCE
 from tests.doubles import cluster as doubles
 from tests.doubles.cluster import Double
 from tests.doubles.jobs import locked
-from tests.instance import Instance, started, until
+from tests.instance import Instance, held_job, started, until
 
 HOW_TO = Path(__file__).parents[2] / "docs" / "how-to"
 QUEUES = {"pbs": "workq", "torque": "workq", "lsf": "normal"}
@@ -97,14 +97,15 @@ def test_jobs_run_in_its_pilots(made: Double, instance: Instance, ce: str, logs:
 
 
 def test_a_pilot_that_is_cancelled_by_hand_hands_its_job_back(
-    made: Double, instance: Instance, ce: str
+    made: Double, instance: Instance, ce: str, tmp_path: Path
 ) -> None:
-    client = instance.client()
-    sent = client.submit({"executable": "sleep", "arguments": ["5"], "grid_ces": [ce]})
+    client, gate = instance.client(), tmp_path / "gate"
+    sent = client.submit({**held_job(gate), "grid_ces": [ce]})
     until(lambda: client.job(sent.first).job.state == "Running", what="a running job")
     pilot = instance.pilot_of(sent.first)
     made.run("bkill" if made.system == "lsf" else "qdel", pilot.batch_id)
     until(lambda: client.pilot(pilot.id).pilot.ended, what="the end of the pilot")
+    gate.touch()
     until(lambda: client.job(sent.first).job.state == "Done", what="the end of the job")
     assert instance.events(sent.first).count("finished") == 1
     assert client.pilot(pilot.id).pilot.state == "Done", "it left by itself"

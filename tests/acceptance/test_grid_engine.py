@@ -14,7 +14,7 @@ from pilotage.core.policy import parse
 from pilotage.core.policy.batch_systems.sge import SgeOptions
 from pilotage.wire.jobs import Selection
 from tests import sge
-from tests.instance import Instance, started, until
+from tests.instance import Instance, held_job, started, until
 
 QUEUES = {"all.q": {}, "long.q": {"h_rt": "48:00:00"}}
 
@@ -141,7 +141,7 @@ def test_jobs_run_in_pilots_of_grid_engine(
 
 def test_the_batch_jobs_of_a_ce_are_listed_with_their_properties(instance: Instance, ce: str) -> None:
     client = instance.client()
-    sent = client.submit({"executable": "sleep", "arguments": ["60"], "grid_ces": [ce]})
+    sent = client.submit({"executable": "sleep", "arguments": ["3600"], "grid_ces": [ce]})
     until(lambda: client.job(sent.first).job.state == "Running", what="a running job")
     pilot = instance.pilot_of(sent.first)
     [job] = [job for job in client.ce_jobs(ce) if job.pilot == pilot.id]
@@ -153,15 +153,16 @@ def test_the_batch_jobs_of_a_ce_are_listed_with_their_properties(instance: Insta
 
 
 def test_a_pilot_is_cancelled_by_hand_and_its_job_runs_again(
-    engine: sge.GridEngine, instance: Instance, ce: str
+    engine: sge.GridEngine, instance: Instance, ce: str, tmp_path: Path
 ) -> None:
     """Grid Engine warns a pilot with SIGUSR2, and the pilot hands its job back before it leaves."""
-    client = instance.client()
-    sent = client.submit({"executable": "sleep", "arguments": ["5"], "grid_ces": [ce]})
+    client, gate = instance.client(), tmp_path / "gate"
+    sent = client.submit({**held_job(gate), "grid_ces": [ce]})
     until(lambda: client.job(sent.first).job.state == "Running", what="a running job")
     pilot = instance.pilot_of(sent.first)
     engine.run("qdel", pilot.batch_id)
     until(lambda: client.pilot(pilot.id).pilot.ended, what="the end of the pilot")
+    gate.touch()
     until(lambda: client.job(sent.first).job.state == "Done", what="the end of the job")
     assert instance.events(sent.first).count("finished") == 1
     assert client.pilot(pilot.id).pilot.state == "Done", "it left by itself"

@@ -118,7 +118,7 @@ def test_jobs_of_several_owners_run_in_pilots_of_htcondor(
 
 def test_the_batch_jobs_of_a_ce_are_listed_with_their_properties(instance: Instance, ce: str) -> None:
     client = instance.client()
-    sent = client.submit({"executable": "sleep", "arguments": ["60"], "grid_ces": [ce]})
+    sent = client.submit({"executable": "sleep", "arguments": ["3600"], "grid_ces": [ce]})
     until(lambda: client.job(sent.first).job.state == "Running", what="a running job")
     pilot = instance.pilot_of(sent.first)
     [job] = [job for job in client.ce_jobs(ce) if job.pilot == pilot.id]

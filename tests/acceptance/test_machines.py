@@ -125,10 +125,13 @@ def test_nothing_stays_when_the_pool_is_gone(tmp_path: Path) -> None:
     """Neither a job that runs, nor a pilot that keeps a result: their lease is over long before their wall."""
     with lab(tmp_path, lease=10.0) as found:
         sleep = f"sleep 31415.{os.getpid()}"
-        endless, short = found.site.submit(2, sleep), found.site.submit(2, "sleep 5")
+        gate = tmp_path / "gate"
+        short = found.site.submit(2, f"until [ -e {gate} ]; do sleep 0.1; done")
+        endless = found.site.submit(2, sleep)
         until(lambda: states(found, endless) == states(found, short) == {"Running"}, what="running jobs")
         assert processes(found)
         found.server.kill_server()
+        gate.touch()
         until(lambda: not processes(found), 2 * PATIENCE, "the end of pilots without a pool")
         until(lambda: sleep not in arguments(), what="the end of their payloads")
 

@@ -21,7 +21,7 @@ import pytest
 from pilotage.core.jobs.states import FINAL, JobState
 from pilotage.wire.jobs import Selection
 from tests.deadlines import PATIENCE
-from tests.instance import Instance, started, until
+from tests.instance import Instance, held_job, started, until
 
 WRAPPER = """\
 #!/bin/sh
@@ -104,9 +104,8 @@ class BatchShape:
         `folder`: where jobs can see the file; by default the server's home.
         """
         gate = (folder or instance.home) / f"gate-{next(_numbers)}"
-        script = f"until [ -e {gate} ]; do sleep 0.1; done"
-        job, client = {"executable": "sh", "arguments": ["-c", script]}, instance.client()
-        jobs = Selection(submission=client.submit(job, values=range(count)).submission)
+        client = instance.client()
+        jobs = Selection(submission=client.submit(held_job(gate), values=range(count)).submission)
         until(lambda: client.counts(jobs).states.get("Running"), what="a running job")
         return jobs, gate
 

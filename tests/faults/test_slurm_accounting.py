@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -12,7 +13,7 @@ from tests import slurm
 from tests.acceptance.test_slurm import MATCHED, SLURM_CE
 from tests.deadlines import PATIENCE
 from tests.faults.slurm_shape import most_tries
-from tests.instance import Instance, started, until
+from tests.instance import Instance, held_job, started, until
 
 WRONG = {
     "account": ('account = "nosuch"', "Invalid account or account/partition combination specified"),
@@ -100,10 +101,10 @@ def test_wrong_accounts_and_qos_are_told_and_pause_their_ce(instance: Instance) 
 
 
 @pytest.mark.parametrize("name", LIMITED)
-def test_a_limit_on_submitted_jobs_means_full(instance: Instance, cluster: slurm.Cluster, name: str) -> None:
+def test_a_limit_on_submitted_jobs_means_full(instance: Instance, tmp_path: Path, name: str) -> None:
     _, limit, most = LIMITED[name]
-    client = instance.client()
-    sent = client.submit({"executable": "sleep", "arguments": ["3"], "grid_ces": [name]}, values=range(12))
+    client, gate = instance.client(), tmp_path / "gate"
+    sent = client.submit({**held_job(gate), "grid_ces": [name]}, values=range(12))
     selection = Selection(submission=sent.submission)
     until(lambda: client.ce(name).ce.state == "full", what=f"its state: {client.ce(name).ce}")
     ce = client.ce(name).ce
@@ -111,17 +112,21 @@ def test_a_limit_on_submitted_jobs_means_full(instance: Instance, cluster: slurm
     assert ce.waiting + ce.running == most, "as many pilots as the limit allows"
     assert client.ce(name).failures == [], "nobody is to blame"
     assert (ce.alike, ce.failure) == (0, "")
+    gate.touch()
     until(lambda: client.counts(selection).final == 12, what="the end of all jobs")
     assert client.counts(selection).states == {"Done": 12}
 
 
-def test_pilots_that_wait_for_a_limit_on_running_jobs_are_no_failures(instance: Instance) -> None:
-    client = instance.client()
-    sent = client.submit({"executable": "sleep", "arguments": ["1"], "grid_ces": ["single"]}, values=range(6))
+def test_pilots_that_wait_for_a_limit_on_running_jobs_are_no_failures(
+    instance: Instance, tmp_path: Path
+) -> None:
+    client, gate = instance.client(), tmp_path / "gate"
+    sent = client.submit({**held_job(gate), "grid_ces": ["single"]}, values=range(6))
     until(lambda: client.ce("single").ce.waits, what="a reason to wait")
     ce = client.ce("single").ce
     assert [wait.reason for wait in ce.waits] == ["PENDING: QOSMaxJobsPerUserLimit"]
     assert (ce.state, ce.alike) == ("active", 0)
+    gate.touch()
     until(lambda: client.counts(Selection(submission=sent.submission)).final == 6, what="the end of all jobs")
 
 

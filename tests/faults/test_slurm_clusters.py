@@ -85,7 +85,7 @@ def test_jobs_run_in_two_clusters_and_a_dead_controller_stops_its_own_ce_only(
             stamp = client.pilot(pilot).stamp.rpartition("/")[0]
             assert stamp in names, f"pilot {pilot} is in the cluster of {ce}"
             assert stamp not in {"first": second, "second": first}[ce].run("scontrol", "show", "jobs")
-    job = client.submit({"executable": "sleep", "arguments": ["60"], "grid_ces": ["first"]}).first
+    job = client.submit({"executable": "sleep", "arguments": ["3600"], "grid_ces": ["first"]}).first
     until(lambda: client.job(job).job.state == "Running", what="a running job of the first cluster")
     first.kill()
     try:
@@ -105,7 +105,7 @@ def test_a_ce_that_is_moved_to_another_cluster_loses_none_of_its_pilots(
 ) -> None:
     client = instance.client()
     before = client.policy().text
-    job = client.submit({"executable": "sleep", "arguments": ["60"], "grid_ces": ["first"]}).first
+    job = client.submit({"executable": "sleep", "arguments": ["3600"], "grid_ces": ["first"]}).first
     until(lambda: client.job(job).job.state == "Running", what="a running job")
     pilot = client.job(job).job.pilot
     assert pilot is not None
