@@ -296,16 +296,11 @@ def test_the_duration_of_a_call_is_without_its_imports(
         return len(spent)
 
     functions: dict[int, Any] = {}
+    folder = node_program._WorkFolder(str(tmp_path / "work"))
     importing, results = (builtins.__import__, importlib.import_module), BytesIO()
     for _ in range(2):
         node_program._run(
-            functions,
-            [cloudpickle.dumps(work)],
-            0,
-            cloudpickle.dumps(((), {})),
-            results,
-            False,
-            str(tmp_path),
+            functions, [cloudpickle.dumps(work)], 0, cloudpickle.dumps(((), {})), results, False, folder
         )
     assert (builtins.__import__, importlib.import_module) == importing
     (tmp_path / "results").write_bytes(results.getvalue())

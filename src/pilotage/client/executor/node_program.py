@@ -45,22 +45,36 @@ def main() -> int:
         calls = pickle.load(file)[chunk]  # noqa: S301
     sys.path += [folder for folder in folders if folder not in sys.path and os.path.isdir(folder)]
     sys.path[0] = sys.argv[0] = os.path.abspath(sys.argv[0])  # the calls work elsewhere
-    above = os.path.abspath(FOLDER)
+    folder = _WorkFolder(os.path.abspath(FOLDER))
     functions: dict[int, Any] = {}
     with open("results", "wb") as results:
-        for place, (number, arguments) in enumerate(calls):
-            folder = os.path.join(above, str(place))
+        for number, arguments in calls:
             _run(functions, bodies, number, arguments, results, data, folder)
-            with contextlib.suppress(OSError):  # it has files
-                os.rmdir(folder)
     return 0
 
 
-def _enter(folder: str) -> None:
-    """Make it the working folder, also if a call has removed all or has gone elsewhere."""
-    os.makedirs(folder, exist_ok=True)
-    os.chdir(folder)
-    os.environ["PWD"] = folder
+class _WorkFolder:
+    """The working folder of the next call. It is empty, also if a call has written there, removed it, or left it."""
+
+    def __init__(self, above: str) -> None:
+        self._above = above
+        self._number = 0
+        self._path = ""
+
+    def enter(self) -> None:
+        if not self._is_clean():
+            self._number += 1
+            self._path = os.path.join(self._above, str(self._number))
+            os.makedirs(self._path)
+            os.chdir(self._path)
+        os.environ["PWD"] = self._path
+
+    def _is_clean(self) -> bool:
+        """Whether the folder of the last call can be used again: a new one costs more than a short call."""
+        try:
+            return os.path.samefile(self._path, ".") and not os.listdir(self._path)
+        except OSError:
+            return False
 
 
 def _end(code: int) -> None:
@@ -83,13 +97,13 @@ def _run(
     arguments: bytes,
     results: BinaryIO,
     data: bool,
-    folder: str,
+    folder: _WorkFolder,
 ) -> None:
     """Run one call in `folder` and write its frame. `data`: the outcome is plain data."""
     begun, imports = time.perf_counter(), _Imports()
     is_first = number not in functions
     try:
-        _enter(folder)
+        folder.enter()
         if is_first:
             functions[number] = pickle.loads(bodies[number])  # noqa: S301
         positional, named = pickle.loads(arguments)  # noqa: S301
