@@ -90,21 +90,31 @@ def build(extra: Mapping[str, LazyCommand] | None = None) -> Root:
     return Root(ordered, {name: text for name, text in GROUPS.items() if name in used})
 
 
-def run(root: Root, argv: Sequence[str]) -> int:
+Explain = Callable[[Exception], Exception | None]
+"""The error for a person in place of another one; None: it is not known."""
+
+
+def run(root: Root, argv: Sequence[str], explain: Explain = describe_system_error) -> int:
     """Run one command line (without the program's name) and give the exit code; nothing is raised."""
     debug = "--debug" in _before_dashes(argv) or bool(os.environ.get("PILOTAGE_DEBUG"))
     words = [word for word in argv if word != "--debug"] if debug else list(argv)
     report = _report_as_json if "--json" in _before_dashes(argv) else _report
-    return run_reported(lambda: _dispatch(root, words), report, debug=debug)
+    return run_reported(lambda: _dispatch(root, words), report, explain, debug=debug)
 
 
-def run_reported(work: Callable[[], int], report: Callable[[Failure], None], *, debug: bool = False) -> int:
+def run_reported(
+    work: Callable[[], int],
+    report: Callable[[Failure], None],
+    explain: Explain = describe_system_error,
+    *,
+    debug: bool = False,
+) -> int:
     """Run `work` with usable streams, report each error once, and give the exit code; nothing is raised."""
     prepare_streams()
     report = _once(report)
-    code = _run_guarded(work, report, debug)
+    code = _run_guarded(work, report, explain, debug)
     # Otherwise Python reports output that it cannot write at its end.
-    flushed = _run_guarded(_flush, report, debug)
+    flushed = _run_guarded(_flush, report, explain, debug)
     discard_output()
     return code or flushed
 
@@ -126,7 +136,9 @@ def _flush() -> int:
     return OK
 
 
-def _run_guarded(work: Callable[[], int], report: Callable[[Failure], None], debug: bool) -> int:
+def _run_guarded(
+    work: Callable[[], int], report: Callable[[Failure], None], explain: Explain, debug: bool
+) -> int:
     """Run `work`; report every error, and turn it into an exit code."""
     try:
         return work()
@@ -145,7 +157,7 @@ def _run_guarded(work: Callable[[], int], report: Callable[[Failure], None], deb
             import traceback
 
             traceback.print_exc()
-        failure = _failure_of(error, debug)
+        failure = _failure_of(explain(error) or error, debug)
         report(failure)
         return failure.exit_code
 
@@ -295,7 +307,6 @@ INTERRUPTION = Failure(INTERRUPTED, "interrupted", "interrupted")
 
 
 def _failure_of(error: Exception, debug: bool) -> Failure:
-    error = describe_system_error(error) or error
     if isinstance(error, PilotageError):
         place = error.place if isinstance(error, InvalidInput) else ""
         exit_code = next((code for kind, code in BY_ERROR if isinstance(error, kind)), INTERNAL)

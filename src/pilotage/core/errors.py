@@ -6,6 +6,7 @@
     │   ├── TooLarge         a limit of size or count is exceeded
     │   │   └── HeaderTooLarge   of the header of a request
     │   ├── TooSlow          a request did not come in the time that it has
+    │   ├── DatabaseDamaged  the database has to be replaced by a backup
     │   └── IncompatibleVersion  a pilot or client of another protocol
     ├── NotAuthenticated     no token, an expired one, one of another server
     ├── Forbidden            the identity is known and may not do this
@@ -117,6 +118,10 @@ class HeaderTooLarge(TooLarge):
 
 class TooSlow(InvalidInput):
     code = "too-slow"
+
+
+class DatabaseDamaged(InvalidInput):
+    code = "database-damaged"
 
 
 class IncompatibleVersion(InvalidInput):

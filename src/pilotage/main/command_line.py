@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 
 from pilotage.cli.commands import LazyCommand
 from pilotage.cli.root import build, run
+from pilotage.cli.stdio import describe_system_error
+from pilotage.core.errors import PilotageError
 
 SERVER_COMMANDS = {
     "up": LazyCommand("pilotage.main.up", "up", "Start the server, with pilots on this machine"),
@@ -58,4 +61,18 @@ SERVER_COMMANDS = {
 
 def run_command_line() -> int:
     """Run one command line and return its exit code."""
-    return run(build(SERVER_COMMANDS), sys.argv[1:])
+    return run_words(sys.argv[1:])
+
+
+def run_words(words: Sequence[str]) -> int:
+    """Run a command line of these words and return its exit code."""
+    return run(build(SERVER_COMMANDS), words, explain)
+
+
+def explain(error: Exception) -> PilotageError | None:
+    """The error for a person in place of one of the system or of a damaged database; None: it is another."""
+    if (known := describe_system_error(error)) is not None or "sqlite3" not in sys.modules:
+        return known
+    from pilotage.store.engine.damage import damage_of
+
+    return damage_of(error)

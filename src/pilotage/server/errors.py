@@ -8,6 +8,7 @@ import msgspec
 from starlette.responses import Response
 
 from pilotage.core import errors
+from pilotage.store.engine.damage import damage_of
 from pilotage.wire.pilot import ErrorBody
 
 log = logging.getLogger(__name__)
@@ -17,6 +18,7 @@ STATUS: dict[type[errors.PilotageError], int] = {
     errors.TooLarge: 413,
     errors.TooSlow: 408,
     errors.IncompatibleVersion: 426,
+    errors.DatabaseDamaged: 500,
     errors.InvalidInput: 400,
     errors.NotAuthenticated: 401,
     errors.Forbidden: 403,
@@ -39,6 +41,9 @@ def error_answer(error: BaseException) -> tuple[bytes, int, int]:
 
 
 def _status_and_body(error: BaseException) -> tuple[int, ErrorBody]:
+    if (damage := damage_of(error)) is not None:
+        log.error("the database is damaged", exc_info=error)
+        error = damage
     if isinstance(error, errors.PilotageError):
         status = next(code for kind, code in STATUS.items() if isinstance(error, kind))
         retry_after = error.retry_after if isinstance(error, errors.Overloaded) else 0.0

@@ -10,6 +10,7 @@ from pilotage.core.errors import InvalidInput, NotFound
 from pilotage.store.admin import integrity_check, revisions, sqlite_backup, upgrade
 from pilotage.store.cluster.id_allocator import Counters
 from pilotage.store.engine.connection import Readers, WriterConnection
+from pilotage.store.engine.damage import refuse_unusable
 from pilotage.store.engine.sqlite import SqliteReaders, open_writer, quick_check
 from pilotage.store.integrity.check import Damage
 from pilotage.store.tables.instance import Instance
@@ -97,7 +98,8 @@ class SqliteDatabase:
         return upgrade.open_database(self.path, backups, stamp)
 
     def repairing(self) -> WriterConnection:
-        return open_writer(self.path)
+        with refuse_unusable(self.path):
+            return open_writer(self.path)
 
     def readers(self) -> SqliteReaders:
         return SqliteReaders(self.path)
@@ -113,7 +115,8 @@ class SqliteDatabase:
 
     def upgrade(self, backups: Path, stamp: str) -> tuple[str | None, str]:
         engine = upgrade.sqlite_engine(self.path)
-        before = upgrade.current_revision(engine) if self.path.exists() else None
+        with refuse_unusable(self.path):
+            before = upgrade.current_revision(engine) if self.path.exists() else None
         engine.dispose()
         upgrade.open_database(self.path, backups, stamp).close()
         return before, revisions.head_revision()
@@ -123,7 +126,7 @@ class SqliteDatabase:
             raise NotFound(f"there is no database {self.path}")
         readers = self.readers()
         try:
-            with upgrade.refuse_unusable(self.path):
+            with refuse_unusable(self.path):
                 connection = readers.connection()
                 damage = quick_check(connection)
                 if damage != "ok":

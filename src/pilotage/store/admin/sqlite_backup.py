@@ -8,9 +8,10 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from pilotage.core.errors import Conflict, InvalidInput
+from pilotage.core.errors import DatabaseDamaged, InvalidInput, PilotageError
 from pilotage.store.admin.revisions import READ_REVISION, refuse_unknown
-from pilotage.store.engine.sqlite import SqliteConnection
+from pilotage.store.engine.damage import RESTORE, UNREADABLE, refuse_unusable
+from pilotage.store.engine.sqlite import SqliteConnection, quick_check
 from pilotage.store.tables import instance
 
 ID_MARGIN = 1_000
@@ -34,15 +35,20 @@ def create_backup(database: Path, target: Path) -> int:
         os.close(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600))
         with closing(_connect_read_only(database)) as source, closing(sqlite3.connect(partial)) as copy:
             source.backup(copy)
+            # Pages are copied as they are: a damaged copy would be found out when it is needed.
+            damage = quick_check(copy)
+        if damage != "ok":
+            partial.unlink()
+            raise DatabaseDamaged(f"{database} is damaged, and was not copied: {damage}", hint=RESTORE)
         _fsync(partial)
         partial.replace(target)
     except OSError as error:
         with contextlib.suppress(OSError):
             partial.unlink()
         raise InvalidInput(f"the backup {target} cannot be written: {error.strerror}") from None
-    except sqlite3.DatabaseError as error:
+    except UNREADABLE as error:
         partial.unlink(missing_ok=True)
-        raise InvalidInput(f"{database} cannot be copied to {target}: {error}") from None
+        raise DatabaseDamaged(f"{database} cannot be copied to {target}: {error}", hint=RESTORE) from None
     return target.stat().st_size
 
 
@@ -61,8 +67,9 @@ def restore(backup: Path, database: Path, aside: Path) -> instance.Instance:
         partial.unlink()
         raise InvalidInput(f"{backup} is no Pilotage database")
     try:
-        refuse_unknown(_revision(partial))
-    except Conflict:
+        with refuse_unusable(backup):
+            refuse_unknown(_revision(partial))
+    except PilotageError:
         partial.unlink()
         raise
     lost, lost_highest = _read_instance(database)
@@ -85,8 +92,8 @@ def _copy(backup: Path, target: Path) -> None:
     try:
         with closing(_connect_read_only(backup)) as source, closing(sqlite3.connect(target)) as copy:
             source.backup(copy)
-            ok = copy.execute("PRAGMA quick_check").fetchone()[0] == "ok"
-    except sqlite3.DatabaseError as error:
+            ok = quick_check(copy) == "ok"
+    except UNREADABLE as error:
         target.unlink(missing_ok=True)
         raise InvalidInput(f"{backup} is no database: {error}") from None
     target.chmod(0o600)
@@ -106,7 +113,7 @@ def _read_instance(database: Path) -> tuple[instance.Instance | None, int]:
     try:
         with closing(sqlite3.connect(database, factory=SqliteConnection)) as connection:
             return instance.load(connection), instance.highest_id(connection)
-    except sqlite3.DatabaseError:
+    except UNREADABLE:
         return None, 0
 
 

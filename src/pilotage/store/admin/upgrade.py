@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
-from pilotage.core.errors import InvalidInput
 from pilotage.store.admin.new_database import create_tables
 from pilotage.store.admin.revisions import (
     READ_REVISION,
@@ -20,6 +18,7 @@ from pilotage.store.admin.revisions import (
     refuse_unknown,
 )
 from pilotage.store.admin.sqlite_backup import create_backup
+from pilotage.store.engine.damage import refuse_unusable
 from pilotage.store.engine.sqlite import SqliteConnection, open_writer, set_page_size
 
 if TYPE_CHECKING:
@@ -82,19 +81,10 @@ def _one_transaction(engine: sa.Engine) -> Generator[sa.Connection, None, None]:
         yield connection
 
 
-@contextmanager
-def refuse_unusable(path: Path) -> Generator[None, None, None]:
-    """Say of a file that cannot be read as a database that it is none."""
-    try:
-        yield
-    except (sqlite3.DatabaseError, sa.exc.DatabaseError) as error:
-        raise InvalidInput(f"{path} is no usable database: {error}", hint="restore a backup") from None
-
-
 def open_database(path: Path, backups: Path, stamp: str) -> SqliteConnection:
     """The writing connection of an embedded database, made or upgraded first; before an upgrade it is copied.
 
-    `stamp` names the backup. Raises `InvalidInput` for a file that is no database, `Conflict` for an unknown schema.
+    `stamp` names the backup. Raises `DatabaseDamaged` for a file that is none, `Conflict` for an unknown schema.
     """
     engine = sqlite_engine(path)
     try:

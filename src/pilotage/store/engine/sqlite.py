@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from pilotage.core.errors import DiskFull, Overloaded, PilotageError
 from pilotage.store.engine.bulk_statements import BulkStatement
+from pilotage.store.engine.damage import damage_of
 
 PAGE_SIZE = 2048
 """Bytes per page of a new file. A claim changes one row on a random page, so smaller pages mean less to write and to
@@ -83,7 +84,9 @@ class SqliteConnection(sqlite3.Connection):
         return False
 
     def caller_error(self, error: BaseException) -> BaseException:
-        """A full disk is not a bug: nothing was changed, and the caller may retry."""
+        """A full disk is not a bug: nothing was changed, and the caller may retry. Neither is a damaged file."""
+        if (damage := damage_of(error)) is not None:
+            return damage
         if isinstance(error, sqlite3.OperationalError) and not isinstance(error, PilotageError):
             # Errors raised by Python's module itself have no SQLite code.
             text, kind = str(error), _ERRORS.get(getattr(error, "sqlite_errorcode", 0) & 0xFF)
@@ -102,7 +105,7 @@ class _SqliteReader(SqliteConnection):
     def execute(self, sql: str, values: Any = (), /) -> sqlite3.Cursor:
         try:
             return super().execute(sql, values)
-        except sqlite3.OperationalError as error:
+        except sqlite3.DatabaseError as error:
             # Sorting needs disk space for temporary files, and reading some in the shared-memory file.
             translated = self.caller_error(error)
             raise (translated if translated is not error else error) from error

@@ -19,7 +19,7 @@ from psycopg import pq
 from psycopg.pq.abc import PGresult
 from psycopg.types.numeric import Int8BinaryDumper, Int8Dumper
 
-from pilotage.core.errors import DiskFull, InvalidInput, Overloaded, PilotageError
+from pilotage.core.errors import DatabaseDamaged, DiskFull, InvalidInput, Overloaded, PilotageError
 from pilotage.store.engine.bulk_statements import BulkStatement
 from pilotage.store.engine.connection import (
     ConnectionLost,
@@ -39,7 +39,42 @@ _CONNECTION_LOST = ("08", "57P01", "57P02", "57P03", "57P05", "25P03", "25P04")
 """SQLSTATEs, or how they begin, after which a session is of no use."""
 _SERIALIZATION = ("40001", "40P01", "23505")
 """23505: another transaction has inserted the same row; a retry finds it."""
-_OVERLOADED = ("53", "57014")
+_KINDS: tuple[tuple[tuple[str, ...], Callable[[str], PilotageError]], ...] = (
+    (
+        _SERIALIZATION,
+        lambda words: SerializationFailure(
+            f"the database could not order two transactions: {words}", hint="try again"
+        ),
+    ),
+    (
+        ("53100",),
+        lambda words: DiskFull(
+            f"the disk of the database is full: {words}", hint="free some space there", retry_after=30.0
+        ),
+    ),
+    (
+        ("55P03",),
+        lambda words: Overloaded(
+            f"another server is busy with the same rows: {words}",
+            hint="try again in a moment",
+            retry_after=5.0,
+        ),
+    ),
+    (
+        ("53", "57014"),
+        lambda words: Overloaded(
+            f"the database cannot do this now: {words}", hint="try again in a moment", retry_after=30.0
+        ),
+    ),
+    (
+        ("XX001", "XX002"),  # a damaged table or index
+        lambda words: DatabaseDamaged(
+            f"the database is damaged: {words}",
+            hint="stop the servers, and restore a backup into an empty database: `pilotage db restore FILE`",
+        ),
+    ),
+)
+"""Errors that are no bugs, by the beginnings of their codes: the first one counts."""
 
 
 class PostgresqlConnection:
@@ -314,24 +349,9 @@ class PostgresqlConnection:
             return ConnectionLost(
                 f"the connection to the database is lost: {words}", hint="try again in a moment"
             )
-        if state.startswith(_SERIALIZATION):
-            return SerializationFailure(
-                f"the database could not order two transactions: {words}", hint="try again"
-            )
-        if state == "53100":
-            return DiskFull(
-                f"the disk of the database is full: {words}", hint="free some space there", retry_after=30.0
-            )
-        if state == "55P03":
-            return Overloaded(
-                f"another server is busy with the same rows: {words}",
-                hint="try again in a moment",
-                retry_after=5.0,
-            )
-        if state.startswith(_OVERLOADED):
-            return Overloaded(
-                f"the database cannot do this now: {words}", hint="try again in a moment", retry_after=30.0
-            )
+        for states, kind in _KINDS:
+            if state.startswith(states):
+                return kind(words)
         if isinstance(error, psycopg.DataError):
             return InvalidInput(f"the database cannot hold this: {words}")
         return error
