@@ -153,6 +153,10 @@ class CeSummary:
     """Why submitted pilots wait, the most frequent reason first."""
     unlisted: int = 0
     """Pilots that the last complete listing lacks, where it should have them."""
+    orphans: int = 0
+    """Batch jobs at the last listing whose pilots have ended. They count as running ones; most are cancelled."""
+    orphans_since: Optional[float] = None
+    """The first end of their pilots."""
     listed: Optional[float] = None
     """The last complete listing of the batch system."""
     alike: int = 0

@@ -8,14 +8,17 @@ from pathlib import Path
 
 import pytest
 
+from pilotage.cli.ces.show import orphans_text
 from pilotage.core.ids import PilotId
 from pilotage.core.pilots.orders import LeaveOrder
 from pilotage.outside.batch.submission import BatchListing, NativeState
+from pilotage.services.director.ce_jobs import listed_jobs
+from pilotage.services.director.ce_status import summaries
 from pilotage.services.director.listing_comparison import compare
 from pilotage.services.pilots.lifecycle import PilotEnd, end_silent_pilot
 from pilotage.services.pilots.orders import order_to_leave
 from pilotage.store.tables import pilots
-from tests.unit.services.test_batch_director import Site
+from tests.unit.services.test_batch_director import SETTLE, Site
 
 
 @pytest.fixture
@@ -73,12 +76,12 @@ def test_a_submission_whose_pilot_has_ended_is_observed_until_its_batch_job_has_
     for _ in range(2):
         assert of_row in observed(site)
         site.cycle()
-        assert site.director.orphaned == 1
+        assert site.director.memory.orphans == 1
     site.batch.end(row.batch_id)
     for _ in range(2):
         bench.now += 1.0
         site.cycle()
-    assert site.director.orphaned == 0
+    assert site.director.memory.orphans == 0
     assert of_row not in site.director.unchanged or observed(site) == []
 
 
@@ -118,3 +121,30 @@ def test_a_pilot_whose_submission_was_not_acknowledged_gets_its_batch_id(
     [row] = pilots.live(site.bench.connection, "batch")
     assert row.batch_id == site.batch.jobs[0].batch_id
     site.close()
+
+
+@pytest.mark.parametrize("jobs", [0, 1], ids=["idle", "with a job"])
+def test_a_batch_job_that_outlives_its_pilot_is_shown_and_cancelled_after_settle(
+    site: Site, jobs: int
+) -> None:
+    """A pilot that was given up may come back with a result: its batch job is left to its time."""
+    bench = site.bench
+    [row, *others] = pilots.live(bench.connection, "batch")
+    assert others, "other pilots of the CE live on"
+    paper = site.papers[row.batch_id][1]
+    if jobs:
+        paper.hold()
+    ended = bench.now
+    bench.do(lambda tx: end_silent_pilot(bench.pool, tx, row, PilotEnd.LEASE_OVER, "silent", bench.now))
+    site.cycle()
+    [ce] = summaries(bench.pool.policy, bench.connection, bench.now, names=["batch"])
+    assert (ce.orphans, ce.orphans_since) == (1, ended)
+    assert orphans_text(ce, ended + 60.0).startswith(
+        "1 batch job counts as running, though the pilots ended 60 s ago"
+    )
+    listed = {job.batch_id: job.reason for job in listed_jobs(site.batch, "batch", bench.connection)}
+    assert listed[row.batch_id] == "its pilot has ended"
+    bench.now += SETTLE
+    site.cycle()
+    left = {job.batch_id for job in site.batch.jobs if job.state is not NativeState.ENDED}
+    assert (row.batch_id in left) is bool(jobs)

@@ -56,7 +56,7 @@ class WideSite(Site):
             "submissions": self._rows(f"SELECT {of_submissions} FROM pilot_submissions ORDER BY id"),
             "jobs": self._rows("SELECT id, state FROM jobs ORDER BY id"),
             "memory": (memory.trouble, memory.failures, memory.not_before, memory.alike, memory.failure),
-            "orphaned": self.director.orphaned,
+            "orphaned": self.director.memory.orphans,
             "listed": [(job.index, job.batch_id, job.state) for job in self.batch.jobs],
         }
 

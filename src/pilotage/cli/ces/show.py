@@ -31,7 +31,7 @@ def list_ces(session: Session) -> None:
         (Column("site", rank=4), lambda ce: ce.site),
         (Column("state"), lambda ce: ce.state),
         (Column("waiting", right=True), lambda ce: _room(ce.waiting, ce.max_waiting)),
-        (Column("running", right=True), lambda ce: _room(ce.running, ce.max_running)),
+        (Column("running", right=True), lambda ce: _room(ce.running + ce.orphans, ce.max_running)),
         (Column("in doubt", right=True, rank=2), lambda ce: ce.in_doubt),
         (Column("until", rank=1), lambda ce: session.screen.instant(ce.until)),
         (Column("reason", text=True), lambda ce: reason_of(ce, now)),
@@ -45,7 +45,16 @@ def reason_of(ce: CeSummary, now: float) -> str:
     waits = f"pilots wait: {wait_text(ce.waits[0], now)}" if ce.waits else ""
     failure = f"last failure: {ce.failure}" if ce.alike else ""
     information = f"information: {ce.information}" if ce.information else ""
-    return ce.reason or unlisted or waits or failure or information
+    return ce.reason or orphans_text(ce, now) or unlisted or waits or failure or information
+
+
+def orphans_text(ce: CeSummary, now: float) -> str:
+    """The batch jobs that have outlived their pilots; empty: there are none."""
+    if not ce.orphans or ce.orphans_since is None:
+        return ""
+    noun = "batch job counts" if ce.orphans == 1 else "batch jobs count"
+    age = format_duration(max(0.0, now - ce.orphans_since))
+    return f"{ce.orphans} {noun} as running, though the pilots ended {age} ago: `pilotage ce jobs {ce.name}`"
 
 
 def wait_text(wait: CeWait, now: float) -> str:
@@ -95,7 +104,8 @@ def _show_facts(screen: CommandOutput, report: CeReport) -> None:
             ("until", instant(ce.until)),
             ("last switched", switched),
             ("waiting pilots", _room(ce.waiting, ce.max_waiting)),
-            ("running pilots", _room(ce.running, ce.max_running)),
+            ("running pilots", _room(ce.running + ce.orphans, ce.max_running)),
+            ("without a pilot", orphans_text(ce, now)),
             ("budget", "" if ce.budget is None else _budget(ce.budget)),
             ("submissions in doubt", ce.in_doubt or ""),
             ("pilots wait for", waits),

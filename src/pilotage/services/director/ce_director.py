@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from pilotage.core.ids import PilotId
 from pilotage.core.pilots.backoff import BackOff
@@ -66,6 +66,14 @@ class OrderRule(Protocol):
         """The submissions of this cycle, within the room and the budget of the CE."""
 
 
+class OrphanedJobs(NamedTuple):
+    """Batch jobs of one submission that have outlived their pilots."""
+
+    number: int
+    since: float
+    """The first end of their pilots."""
+
+
 @dataclass(slots=True)
 class CeDirector:
     """The director of one CE. Its `memory` is stored; the rest may be forgotten."""
@@ -82,8 +90,8 @@ class CeDirector:
     """Submissions that the last listing would not have changed, by stamp."""
     largest: int | None = None
     """Pilots of one submission at most, after the batch system had no room for more; None: no limit is known."""
-    orphans: dict[str, int] = field(default_factory=dict)
-    """Batch jobs at the last listing whose pilots were given up, by stamp."""
+    orphans: dict[str, OrphanedJobs] = field(default_factory=dict)
+    """Batch jobs at the last listing whose pilots have ended, by the stamp of their submission."""
     no_room: str = ""
     """Why the batch system has no room for one further pilot, in this cycle; empty: it may have room."""
     next_listing: float = 0.0
@@ -95,10 +103,12 @@ class CeDirector:
     def __post_init__(self) -> None:
         self.memory = CeMemory(self.ce, LOCAL_PAUSES if self.local else BATCH_PAUSES)
 
-    @property
-    def orphaned(self) -> int:
-        """Batch jobs at the last listing whose pilots were given up, say for their lease: they may come back."""
-        return sum(self.orphans.values())
+    def note_orphans(self, tx: Transaction) -> None:
+        """Keep their number and age in `memory`, which is shown and decides about the room of the CE."""
+        tx.set(self.memory, "orphans", sum(jobs.number for jobs in self.orphans.values()))
+        tx.set(
+            self.memory, "orphans_since", min((jobs.since for jobs in self.orphans.values()), default=None)
+        )
 
     def settle(self, pool: Pool) -> float:
         """Seconds between two listings that prove an absence, also after the CE has gone from the policy."""

@@ -10,6 +10,8 @@ from pilotage.core.brokering.match import closed_reason, full_reason, jobs_left,
 from pilotage.core.brokering.new_pilots import ad_of_new_pilots
 from pilotage.core.classads import ClassAd, Literal
 from pilotage.core.glue.schema import DEFAULT_RANK
+from pilotage.core.jobs.durations import format_duration
+from pilotage.core.plurals import plural
 from pilotage.core.policy import Ce, Policy
 from pilotage.core.provisioning.iteration import CeLoad, room_for_pilots
 from pilotage.core.queues.fit import Offer
@@ -37,15 +39,16 @@ def ce_load(pool: Pool, name: str, counts: DemandCounts, now: float) -> CeLoad:
     waiting, running = counts.pilots.get(name, (0, 0))
     ordered = sum(order.pilots for order in counts.orders.get(name, ()))
     waiting += ordered
+    row = counts.ces.get(name)
+    running += row.progress.orphans if row is not None else 0
     room = room_for_pilots(waiting, running, ce.max_waiting, ce.max_running)
     if (note := pool.provisioning.directors.get(name)) is not None and note.budget_room is not None:
         room = min(room, max(0, note.budget_room - ordered))
     offer = possible_offer(pool, name, node or NO_NODE)
     ad = pool.ce_ad(name, now)
     assert ad is not None, "the policy has the CE"
-    full = full_reason(ad.ad)
+    full = full_reason(ad.ad) or ("" if room else _outlived(row, now))
     room = 0 if full else min(room, _jobs_left(ad.ad, ordered))
-    row = counts.ces.get(name)
     closed = _closed(pool, ce, row, now) if node is not None else CLOSED_NEW
     closed = closed or closed_reason(ad.ad)
     return CeLoad(
@@ -60,6 +63,15 @@ def ce_load(pool: Pool, name: str, counts: DemandCounts, now: float) -> CeLoad:
         draining=pool.site_state(ce.site) is not SiteState.NORMAL,
         rank=_rank(policy, ce, ad, offer, waiting, running) if not closed else 0.0,
     )
+
+
+def _outlived(row: CeRow | None, now: float) -> str:
+    """The batch jobs without a pilot that take room; empty: there are none."""
+    if row is None or not row.progress.orphans:
+        return ""
+    since = row.progress.orphans_since
+    age = "" if since is None else f", which ended {format_duration(max(0.0, now - since))} ago"
+    return f"{plural(row.progress.orphans, 'batch job')} outlived the pilots{age}"
 
 
 def _jobs_left(ad: ClassAd, ordered: int) -> int:

@@ -105,6 +105,9 @@ class CeMemory:
     failure: str = ""
     queues_paused: int = 0
     queues_until: float = 0.0
+    orphans: int = 0
+    """Batch jobs at the last listing whose pilots have ended. They count against the room of the CE."""
+    orphans_since: float | None = None
     _stored: CeProgress | None = None
     """The row as this director last read or wrote it; None: not yet."""
 

@@ -72,6 +72,12 @@ def summaries(
     for name, count in absent_pilots.counts(connection).items():
         if name in answers:
             answers[name].unlisted = count
+    for name, known in rows.items():
+        if name in answers:
+            answers[name].orphans, answers[name].orphans_since = (
+                known.progress.orphans,
+                known.progress.orphans_since,
+            )
     for row in sorted(ces.open_submissions(connection), key=lambda row: -row.number):
         if row.ce not in answers:
             continue

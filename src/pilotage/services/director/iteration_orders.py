@@ -74,7 +74,7 @@ def _within_room(
     director: CeDirector, ce: Ce, live: LiveTotals, orders: Sequence[BatchOrder]
 ) -> tuple[BatchOrder, ...]:
     """The orders as far as the caps of the CE allow now."""
-    running = live.pilots - live.waiting + director.orphaned
+    running = live.pilots - live.waiting + director.memory.orphans
     room = room_for_pilots(live.waiting, running, ce.max_waiting, ce.max_running)
     allowed = []
     for order in orders:

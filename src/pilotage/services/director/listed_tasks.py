@@ -111,10 +111,10 @@ def note_cores(
             pilots.update(tx.connection, pilot.id, cores_from=listed)
 
 
-def count_orphaned(members: Sequence[PilotRow], tasks: Sequence[ListedTask]) -> int:
+def orphaned(members: Sequence[PilotRow], tasks: Sequence[ListedTask]) -> list[ListedTask]:
     """Batch jobs that have not ended though their pilots have."""
     live = {pilot.idx for pilot in members}
-    return sum(task.state is not NativeState.ENDED and task.index not in live for task in tasks)
+    return [task for task in tasks if task.state is not NativeState.ENDED and task.index not in live]
 
 
 def wait_reason(tasks: Sequence[ListedTask]) -> str:

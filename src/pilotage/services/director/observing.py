@@ -12,13 +12,13 @@ from pilotage.core.pilots.handover import Action
 from pilotage.core.policy import Ce
 from pilotage.outside.batch.submission import BatchListing, ListedTask, NativeState, cluster_of
 from pilotage.services.director import listed_tasks
-from pilotage.services.director.ce_director import CeDirector
+from pilotage.services.director.ce_director import CeDirector, OrphanedJobs
 from pilotage.services.director.listing_comparison import ListingComparison, Observation, stamps_of
 from pilotage.services.director.next_step import Listed, take_step, watch_released
 from pilotage.services.director.submissions import BatchSteps
 from pilotage.services.pool.state import Pool
 from pilotage.store.engine.connection import Connection
-from pilotage.store.tables import ces, jobs, pilot_submissions, pilots
+from pilotage.store.tables import absent_pilots, ces, jobs, pilot_submissions, pilots
 from pilotage.store.tables.pilots import PilotRow
 from pilotage.store.writer.transaction import Transaction
 
@@ -97,11 +97,13 @@ def observe_some(
         else:
             watch_released(pool, tx, memory, row, members, ours, listed, now)
             action = Action.NONE
-        _note_orphans(director, tx, row.stamp, listed_tasks.count_orphaned(members, ours))
+        left = listed_tasks.orphaned(members, ours)
+        unwanted += _orphans_to_cancel(director, pool, tx, row.stamp, left, comparison.listed)
         if action is Action.RELEASE:
             release.append(row.stamp)
         elif action is Action.CANCEL:
             cancel.append(row.stamp)
+    director.note_orphans(tx)
     memory.store(tx)
     return BatchSteps(tuple(release), tuple(cancel), tuple(unwanted))
 
@@ -135,6 +137,9 @@ def note_unchanged(director: CeDirector, tx: Transaction, comparison: ListingCom
     for stamp in [*director.orphans]:
         if stamp not in comparison.live or stamp in comparison.unchanged:
             tx.delete(director.orphans, stamp)
+    director.memory.restore(tx)
+    director.note_orphans(tx)
+    director.memory.store(tx)
 
 
 def _listed(
@@ -158,8 +163,24 @@ def _listed(
     )
 
 
-def _note_orphans(director: CeDirector, tx: Transaction, stamp: str, count: int) -> None:
-    if count:
-        tx.put(director.orphans, stamp, count)
-    else:
+def _orphans_to_cancel(
+    director: CeDirector, pool: Pool, tx: Transaction, stamp: str, left: Sequence[ListedTask], listed: float
+) -> list[str]:
+    """Note the batch jobs that have outlived their pilots. Returns the ids to cancel.
+
+    Each has `settle` to end by itself. A pilot that was given up, and may still bring a result, is left to its time.
+    """
+    ends = absent_pilots.ends_of(tx.connection, [f"{stamp}/{task.index}" for task in left]) if left else {}
+    since = {task.batch_id: ends[of] for task in left if (of := f"{stamp}/{task.index}") in ends}
+    if not since:
         tx.delete(director.orphans, stamp)
+        return []
+    tx.put(director.orphans, stamp, OrphanedJobs(len(since), min(end.ended for end in since.values())))
+    if director.local:
+        return []
+    over = listed - director.settle(pool)
+    return [
+        batch_id
+        for batch_id, end in since.items()
+        if end.ended <= over and not absent_pilots.may_bring_result(tx.connection, end)
+    ]

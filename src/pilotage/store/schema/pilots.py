@@ -167,6 +167,9 @@ ces = sa.Table(
     # Queues for which no pilot is submitted since the last ones had no job (0 with an end: all), and until when.
     sa.Column("queues_paused", sa.Integer, nullable=False, server_default="0"),
     sa.Column("queues_until", sa.Float, nullable=False, server_default="0"),
+    # Batch jobs at the last listing whose pilots have ended, and the first of these ends.
+    sa.Column("orphans", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("orphans_since", sa.Float),
     # "", "stopped" after failures, or "disabled" by an administrator; who, why and when.
     sa.Column("state", sa.Text, nullable=False, server_default=""),
     sa.Column("state_by", sa.Text, nullable=False, server_default=""),

@@ -47,6 +47,10 @@ class CeProgress:
     """Queues for which no pilot is submitted since the last ones had no job; 0 with an end below: all queues."""
     queues_until: float = 0.0
     """The end of the longest of these pauses."""
+    orphans: int = 0
+    """Batch jobs at the last listing whose pilots have ended: they take room."""
+    orphans_since: float | None = None
+    """The first end of their pilots."""
 
 
 PROGRESS = tuple(field.name for field in fields(CeProgress))
