@@ -370,7 +370,7 @@ def test_a_batch_system_that_was_certainly_not_reached_is_no_doubt_and_no_failur
         assert site.live_pilots() == 0
         assert pilot_submissions.live(site.bench.connection, "batch") == []
         [ce] = [row for row in site.summaries() if row.name == "batch"]
-        assert (ce.state, ce.reason, ce.alike) == ("unreachable", "unreached", 0)
+        assert (ce.state, ce.reason, ce.alike) == ("unreachable", "unreached (asked 0 s ago)", 0)
         assert ces.failed_pilots(site.bench.connection, "batch", 5) == [], "nobody is to blame"
         assert site.director.next_listing == 0.0, "the next cycle lists"
         pauses.append(site.director.memory.not_before - site.bench.now)

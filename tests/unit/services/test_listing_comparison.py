@@ -8,16 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from pilotage.cli.ces.show import orphans_text
+from pilotage.cli.ces.show import orphans_text, wait_text
 from pilotage.core.ids import PilotId
 from pilotage.core.pilots.orders import LeaveOrder
+from pilotage.core.provisioning.probe import StepState
 from pilotage.outside.batch.submission import BatchListing, NativeState
 from pilotage.services.director.ce_jobs import listed_jobs
 from pilotage.services.director.ce_status import summaries
 from pilotage.services.director.listing_comparison import compare
+from pilotage.services.director.observing import begin_observation
+from pilotage.services.director.probes import account, request_probe
 from pilotage.services.pilots.lifecycle import PilotEnd, end_silent_pilot
 from pilotage.services.pilots.orders import order_to_leave
-from pilotage.store.tables import pilots
+from pilotage.store.tables import ce_probes, pilots
+from pilotage.wire.ces import CeWait
 from tests.unit.services.test_batch_director import SETTLE, Site
 
 
@@ -148,3 +152,35 @@ def test_a_batch_job_that_outlives_its_pilot_is_shown_and_cancelled_after_settle
     site.cycle()
     left = {job.batch_id for job in site.batch.jobs if job.state is not NativeState.ENDED}
     assert (row.batch_id in left) is bool(jobs)
+
+
+def test_an_error_of_the_batch_system_has_its_age_and_a_success_clears_it(site: Site) -> None:
+    bench = site.bench
+
+    def told() -> tuple[str, str]:
+        [ce] = summaries(bench.pool.policy, bench.connection, bench.now, names=["batch"])
+        return ce.state, ce.reason
+
+    def list_now(listing: BatchListing) -> None:
+        bench.do(lambda tx: begin_observation(site.director, tx, listing, bench.now))
+
+    list_now(BatchListing(failure="log in again"))
+    bench.now += 50.0
+    assert told() == ("unreachable", "log in again (asked 50 s ago)")
+    bench.do(lambda tx: request_probe(bench.pool.ids, tx, "batch", by="alice", now=bench.now))
+    row = ce_probes.of_ce(bench.connection, "batch")
+    assert row is not None
+    bench.now += 60.0
+    ce = bench.pool.policy.ces["batch"]
+    assert account(bench.connection, row, ce, "", bench.now)[0].state is StepState.WAITING, "that was before"
+    list_now(BatchListing(failure="log in again"))
+    assert account(bench.connection, row, ce, "", bench.now)[0].state is StepState.FAILED
+    list_now(site.batch.list_pilots())
+    assert account(bench.connection, row, ce, "", bench.now)[0].state is StepState.OK
+    assert told()[0] != "unreachable"
+
+
+def test_the_time_of_a_wait_is_that_of_its_reason() -> None:
+    held = CeWait("held by root", "user", 1, 100.0, 158.0)
+    assert wait_text(held, 200.0) == "held by root, for 42 s"
+    assert wait_text(replace(held, since=None), 200.0) == "held by root, submitted 2 min ago"

@@ -316,7 +316,7 @@ def test_needs_name_the_bucket_and_the_requested_number(bench: Bench) -> None:
     assert (needs["memory"], needs["CPU time"]) == ("16384 MB", "5000 s")
     assert why_job(bench, long).needs["CPU time"] == "300000 s (highest bucket; 400000 s requested)"
     [nothing] = bench.submit(cpu_time=0)
-    assert why_job(bench, nothing).needs["CPU time"] == "500 s (none requested)"
+    assert why_job(bench, nothing).needs["CPU time"] == "none requested (bucket 500 s)"
     assert "memory" not in why_job(bench, nothing).needs
 
 

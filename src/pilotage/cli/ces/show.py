@@ -59,7 +59,11 @@ def orphans_text(ce: CeSummary, now: float) -> str:
 
 def wait_text(wait: CeWait, now: float) -> str:
     """Why pilots wait, for how long, and when that is ended."""
-    words = [wait.reason, f"for {format_duration(max(0.0, now - wait.submitted))}"]
+    words = [wait.reason]
+    if wait.since is None:
+        words.append(f"submitted {format_duration(max(0.0, now - wait.submitted))} ago")
+    else:
+        words.append(f"for {format_duration(max(0.0, now - wait.since))}")
     if wait.deadline is not None:
         words.append(f"cancelled in {format_duration(max(0.0, wait.deadline - now))} if they do not start")
     return ", ".join(words)

@@ -108,6 +108,8 @@ class CeMemory:
     orphans: int = 0
     """Batch jobs at the last listing whose pilots have ended. They count against the room of the CE."""
     orphans_since: float | None = None
+    unreachable_at: float | None = None
+    """When `unreachable` was told last."""
     _stored: CeProgress | None = None
     """The row as this director last read or wrote it; None: not yet."""
 
@@ -218,6 +220,7 @@ class CeMemory:
     def note_listing(self, tx: Transaction, listing: BatchListing, listed: float) -> None:
         if not is_same_failure(self.unreachable, listing.failure):
             tx.set(self, "unreachable", listing.failure)
+        tx.set(self, "unreachable_at", listed if listing.failure else None)
         if listing.complete:
             tx.set(self, "epoch", listing.epoch)
             tx.set(self, "listed", listed)

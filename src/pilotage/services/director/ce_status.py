@@ -9,6 +9,7 @@ from pilotage.core.brokering.ce_ad import FUTURE_TOLERANCE
 from pilotage.core.brokering.match import closed_reason, full_reason
 from pilotage.core.brokering.published import PublishedHosts, is_usable, publish
 from pilotage.core.glue.information import CeInformation, ad_of
+from pilotage.core.jobs.durations import format_duration
 from pilotage.core.pilots import clocks
 from pilotage.core.pilots.blame import blame
 from pilotage.core.pilots.cost import HOUR, CoreSeconds
@@ -182,7 +183,7 @@ def _state(
         return "unusable", too_short, f"raise ces.{name}.wall and apply the policy"
     if progress.unreachable:
         advice = "the next listing tries again; running pilots and their jobs go on"
-        return "unreachable", progress.unreachable, advice
+        return "unreachable", progress.unreachable + _asked(progress.unreachable_at, now), advice
     if now < progress.not_before and progress.trouble.startswith(NO_ROOM):
         advice = "it ends by itself when the batch system accepts a pilot again; running pilots go on"
         return "full", progress.trouble.removeprefix(NO_ROOM), advice
@@ -192,6 +193,11 @@ def _state(
     if now < progress.queues_until:
         return _pause_of_queues(progress, enable)
     return "active", "", ""
+
+
+def _asked(at: float | None, now: float) -> str:
+    """The age of an answer, as an appendix to it."""
+    return "" if at is None else f" (asked {format_duration(max(0.0, now - at))} ago)"
 
 
 def _pause_of_queues(progress: CeProgress, enable: str) -> tuple[str, str, str]:

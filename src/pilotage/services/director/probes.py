@@ -88,7 +88,9 @@ def account(connection: Connection, row: CeProbeRow, ce: Ce, log: str, now: floa
     """The steps of a probe, as the rows tell them. `log`: the end of its own output."""
     progress = ces.by_name(connection, row.ce).progress
     is_local = ce.type == "local"
-    looked_again = now - row.requested >= NEXT_LISTING
+    at = progress.unreachable_at
+    # An error from before the order tells nothing about the present.
+    looked_again = now - row.requested >= NEXT_LISTING if at is None else at >= row.requested
     facts = ProbeFacts(progress.unreachable, looked_again, is_local or progress.listed is not None, is_local)
     pilot = None if row.pilot is None else pilots.by_id(connection, row.pilot)
     if pilot is None:

@@ -114,6 +114,7 @@ def unreached(director: CeDirector, pool: Pool, tx: Transaction, stamp: str, rea
     tx.set(director, "next_listing", 0.0)
     memory.restore(tx)
     tx.set(memory, "unreachable", reason)
+    tx.set(memory, "unreachable_at", now)
     memory.pause(tx, reason, row.submitted, now)
     memory.store(tx)
 

@@ -18,7 +18,7 @@ def needs(queue: QueueIdentity, description: JobDescription | None = None) -> di
         else (None, None, None, None)
     )
     # Only a request's jobs ask for time that nobody has requested.
-    unasked = "an estimate" if queue.job_type in REQUEST_TYPES else "none requested"
+    unasked = "an estimate" if queue.job_type in REQUEST_TYPES else ""
     values = {
         "owner": queue.owner,
         "group": queue.group,
@@ -43,14 +43,14 @@ def needs(queue: QueueIdentity, description: JobDescription | None = None) -> di
     return {name: value for name, value in values.items() if value}
 
 
-def _bucket(bucket: int, requested: int | None, unit: str, unasked: str = "none requested") -> str:
-    """The bucket of the queue, and the requested number if it is known. `unasked`: said where none is requested."""
+def _bucket(bucket: int, requested: int | None, unit: str, unasked: str = "") -> str:
+    """The bucket of the queue, and the requested number if it is known. `unasked`: who asks where nobody has."""
     if requested is None:
         return f"bucket {bucket} {unit}"
     if requested == bucket:
         return f"{bucket} {unit}"
     if not requested:
-        return f"{bucket} {unit} ({unasked})"
+        return f"{bucket} {unit} ({unasked})" if unasked else f"none requested (bucket {bucket} {unit})"
     if requested < bucket:
         return f"{bucket} {unit} (next bucket above the requested {requested} {unit})"
     return f"{bucket} {unit} (highest bucket; {requested} {unit} requested)"

@@ -170,6 +170,8 @@ ces = sa.Table(
     # Batch jobs at the last listing whose pilots have ended, and the first of these ends.
     sa.Column("orphans", sa.Integer, nullable=False, server_default="0"),
     sa.Column("orphans_since", sa.Float),
+    # The last listing that failed.
+    sa.Column("unreachable_at", sa.Float),
     # "", "stopped" after failures, or "disabled" by an administrator; who, why and when.
     sa.Column("state", sa.Text, nullable=False, server_default=""),
     sa.Column("state_by", sa.Text, nullable=False, server_default=""),

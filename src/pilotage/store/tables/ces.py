@@ -51,6 +51,8 @@ class CeProgress:
     """Batch jobs at the last listing whose pilots have ended: they take room."""
     orphans_since: float | None = None
     """The first end of their pilots."""
+    unreachable_at: float | None = None
+    """When `unreachable` was told last; None: an earlier version has not noted it."""
 
 
 PROGRESS = tuple(field.name for field in fields(CeProgress))
