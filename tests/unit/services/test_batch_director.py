@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -462,6 +463,30 @@ def test_a_double_is_cancelled(site: Site) -> None:
     site.batch.submit(BatchSubmission(job.stamp, 1, SHAPE, job.script))
     site.cycle()
     assert [known.batch_id for known in site.batch.jobs] == [job.batch_id]
+    assert_settled(site)
+
+
+@pytest.mark.parametrize("crash", ["after the submission", "after its id"])
+def test_a_double_of_a_submission_in_doubt_never_starts(site: Site, crash: str) -> None:
+    """The batch system did the submission twice: the second is cancelled at the first listing that shows it."""
+    site.bench.submit(1)
+    site.cycle(crash)
+    [job] = site.batch.jobs
+    site.batch.submit(BatchSubmission(job.stamp, 1, SHAPE, job.script))
+    release = site.batch.release
+
+    def only_one(stamps: Sequence[str]) -> None:
+        assert [one.batch_id for one in site.batch.jobs if one.stamp in stamps] == [job.batch_id]
+        release(stamps)
+
+    site.batch.release = only_one  # type: ignore[method-assign]
+    for _ in range(2):
+        site.cycle()
+    site.batch.release = release  # type: ignore[method-assign]
+    assert [(one.batch_id, one.state) for one in site.batch.jobs if one.stamp == job.stamp] == [
+        (job.batch_id, NativeState.WAITING)
+    ]
+    site.bench.later(1.0)
     assert_settled(site)
 
 

@@ -99,7 +99,8 @@ def observe_some(
             action = Action.NONE
         left = listed_tasks.orphaned(members, ours)
         unwanted += _orphans_to_cancel(director, pool, tx, row.stamp, left, comparison.listed)
-        if action is Action.RELEASE:
+        if action is Action.RELEASE and not others:
+            # A release by stamp would let doubles start too: the listing without them releases it.
             release.append(row.stamp)
         elif action is Action.CANCEL:
             cancel.append(row.stamp)
