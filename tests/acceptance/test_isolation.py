@@ -10,11 +10,12 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
 from pilotage.client.in_place import folder_fields
+from pilotage.wire.batch_script import PROGRAM, ScriptOrder, in_pieces, packed
 from tests import slurm
 from tests.acceptance.test_slurm import instance_on
 from tests.deadlines import PATIENCE
@@ -239,6 +240,39 @@ def test_an_isolated_job_in_place_sees_its_folder_alone() -> None:
         until(
             lambda: "account" in instance.client("alice").why(other).detail, what="the refusal of the account"
         )
+
+
+BATCH: Final = """\
+#!/bin/bash
+cat
+trap 'echo script is warned' USR2
+[ "$$" = "$SLURM_TASK_PID" ] && echo own number
+sh -c 'echo $$; exec sleep 600' > child &
+until [ -s child ]; do :; done
+wait
+kill "$(cat child)" && echo child lives
+"""
+
+
+def test_an_isolated_batch_script_alone_gets_its_signal_and_no_file_from_outside() -> None:
+    with public_folder() as folder, running_isolated(folder) as instance:
+        (folder / "in.txt").write_text("input\n")
+        client = instance.client()
+
+        def ended(standard_input: str) -> tuple[str, str]:
+            order = ScriptOrder(BATCH, standard_input=standard_input, signal="USR2", is_for_script=True)
+            job = {
+                "executable": PROGRAM,
+                "arguments": in_pieces(packed(order)),
+                "wall_time": 600,
+                "warn": 597,
+            }
+            sent = client.submit({**job, "input_sandbox": ["in.txt"], "tags": ["isolated"]}, folder=folder)
+            state = instance.reaches(sent.first, "Done", "Failed").state
+            return state, client.log(sent.first).data.decode()
+
+        assert ended("in.txt") == ("Done", "input\nown number\nscript is warned\nchild lives\n")
+        assert ended(str(instance.home / "token")) == ("Failed", "")
 
 
 def test_a_ce_that_requires_isolation_shows_why_its_node_cannot() -> None:
