@@ -6,11 +6,12 @@ import http.client
 import select
 import socket
 import ssl
-import time
 import weakref
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import NamedTuple, Protocol
+
+from pilotage.outside.one_deadline import one_deadline
 
 CONNECT_TIMEOUT = 10.0
 """Seconds for a connection, which nothing can end."""
@@ -76,8 +77,11 @@ class HttpsConnection:
             self._connection.request(method, target, body or None, dict(headers))
             # Servers that send head and body apart wait for an acknowledgement in between, which takes 40 ms.
             self._connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
-            end = time.monotonic() + self._timeout
-            return self._read(self._connection.getresponse(), end, is_head=method == "HEAD")
+            with one_deadline(self._timeout) as deadline:
+                deadline.watch(lambda: self._connection.sock)
+                # An answer that ends with its connection has a socket of its own.
+                with closing(self._connection.getresponse()) as response:
+                    return self._read(response, is_head=method == "HEAD")
         except BaseException:
             self._connection.close()
             raise
@@ -94,7 +98,7 @@ class HttpsConnection:
                 self._connection.close()
                 raise NoConnection(*error.args) from error
 
-    def _read(self, response: http.client.HTTPResponse, end: float, *, is_head: bool) -> HttpReply:
+    def _read(self, response: http.client.HTTPResponse, *, is_head: bool) -> HttpReply:
         if response.length is None and not response.chunked:
             raise http.client.HTTPException("the answer does not tell its length, so it may be cut off")
         length = response.getheader("content-length") or ""
@@ -103,8 +107,6 @@ class HttpsConnection:
             body += part
             if len(body) > MOST_BYTES:
                 raise http.client.HTTPException(f"the answer has more than {MOST_BYTES} bytes")
-            if time.monotonic() > end:
-                raise TimeoutError
         whole = int(length) if length.isdecimal() else len(body)
         if len(body) < whole and not is_head:
             raise http.client.IncompleteRead(bytes(body), whole - len(body))

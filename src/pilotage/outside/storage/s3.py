@@ -13,12 +13,15 @@ import httpx
 
 from pilotage.core.errors import Conflict, Forbidden, InvalidInput, NotFound, PilotageError, Unreachable
 from pilotage.core.policy.storage_model import S3Options
+from pilotage.outside.one_deadline import CallDeadlines, TookTooLong
 from pilotage.outside.storage.credentials import find_credentials
 from pilotage.outside.storage.operations import ObjectPiece, S3Operation, SignedRequest, StoredObject
 from pilotage.outside.storage.sigv4 import S3Request, presigned, quoted_path
 
 TIMEOUT = 10.0
 """Seconds without an answer after which a question fails."""
+WHOLE = 60.0
+"""Seconds for a whole answer."""
 QUESTIONS_AT_ONCE = 16
 _BUSY = (httpx.codes.REQUEST_TIMEOUT, httpx.codes.TOO_MANY_REQUESTS)
 _FAILED = httpx.codes.INTERNAL_SERVER_ERROR
@@ -42,7 +45,12 @@ class S3Place:
 
     def __init__(self, options: S3Options) -> None:
         self._options = options
-        self._client = httpx.Client(timeout=TIMEOUT, verify=ssl.create_default_context())
+        self._deadlines = CallDeadlines(WHOLE)
+        self._client = httpx.Client(
+            timeout=TIMEOUT,
+            verify=ssl.create_default_context(),
+            event_hooks={"request": [self._deadlines.on_request]},
+        )
 
     def sign(self, operation: S3Operation, now: float) -> SignedRequest:
         """Raises `NotAuthenticated` if the server has no key."""
@@ -147,11 +155,14 @@ class S3Place:
     ) -> httpx.Response:
         request = self.sign(operation, now)
         try:
-            try:
-                return self._client.request(request.method, request.address, headers=headers)
-            except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError):
-                # The service has closed a connection that was kept.
-                return self._client.request(request.method, request.address, headers=headers)
+            with self._deadlines.call():
+                try:
+                    return self._client.request(request.method, request.address, headers=headers)
+                except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError):
+                    # The service has closed a connection that was kept.
+                    return self._client.request(request.method, request.address, headers=headers)
+        except TookTooLong as error:
+            raise Unreachable(f"{self._options.endpoint}: {error}") from None
         except httpx.TimeoutException:
             raise Unreachable(f"{self._options.endpoint} has not answered for {TIMEOUT:g} s") from None
         except (httpx.TransportError, httpx.DecodingError) as error:

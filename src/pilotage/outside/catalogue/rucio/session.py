@@ -16,10 +16,13 @@ from pilotage.core.errors import Conflict, Forbidden, NotAuthenticated, NotFound
 from pilotage.core.policy.catalogue_types.rucio import RucioOptions
 from pilotage.core.short_text import cut_middle
 from pilotage.outside.catalogue.rucio.credentials import find_token, read_password
+from pilotage.outside.one_deadline import CallDeadlines, TookTooLong
 
 Row = TypeVar("Row")
 
 TOKEN_HEADER = "X-Rucio-Auth-Token"
+WHOLE = 10.0
+"""Timeouts for a whole answer, which may be a long list."""
 LONGEST_REASON = 300
 """Characters of a reason that Rucio gives."""
 
@@ -42,6 +45,7 @@ class RucioSession:
         self._lock = threading.Lock()
         self._client: httpx.Client | None = None
         self._token = ""
+        self._deadlines = CallDeadlines(WHOLE * options.timeout)
 
     # --- calls
 
@@ -119,7 +123,10 @@ class RucioSession:
         self, method: str, url: str, headers: Mapping[str, str], content: bytes | None
     ) -> httpx.Response:
         try:
-            return self._http().request(method, url, headers=headers, content=content)
+            with self._deadlines.call():
+                return self._http().request(method, url, headers=headers, content=content)
+        except TookTooLong as error:
+            raise Unreachable(f"{url}: {error}") from None
         except httpx.TimeoutException:
             raise Unreachable(f"{url} has not answered for {self._options.timeout:g} s") from None
         except (httpx.TransportError, httpx.DecodingError, httpx.InvalidURL) as error:
@@ -131,7 +138,10 @@ class RucioSession:
         with self._lock:
             if self._client is None:
                 self._client = httpx.Client(
-                    timeout=self._options.timeout, verify=self._certificates(), transport=self._transport
+                    timeout=self._options.timeout,
+                    verify=self._certificates(),
+                    transport=self._transport,
+                    event_hooks={"request": [self._deadlines.on_request]},
                 )
             return self._client
 
