@@ -47,6 +47,6 @@ def test_a_single_job_may_be_named_by_its_id(bench: Bench) -> None:
 
 
 def test_names_that_would_be_too_long_are_refused() -> None:
-    mapping = {"executable": "x", "job_name": "a-%s", "parameters": ["b", "c" * 300]}
-    with pytest.raises(InvalidInput, match="job_name: a text has 302 characters; the limit is 255"):
+    mapping = {"executable": "x", "job_name": "a-%s", "parameters": ["b", "c" * 1100]}
+    with pytest.raises(InvalidInput, match="job_name: a text has 1,102 bytes; the limit is 1,024"):
         parse_yaml_mapping(mapping)
