@@ -359,12 +359,14 @@ def test_an_attempt_reads_its_inputs_and_writes_to_its_own_folder(bench: Bench, 
 
 def test_a_cleanup_waits_for_the_merge_and_never_follows_a_failed_one(bench: Bench, rows: Rows) -> None:
     steps = requests.steps_of(bench.connection, rows.request)
-    assert cleanup_of(bench.connection, steps, steps[2]) is Cleanup.WAITS
+    request = requests.by_id(bench.connection, rows.request)
+    assert request is not None
+    assert cleanup_of(bench.connection, request, steps, steps[2]) is Cleanup.WAITS
     merged = [steps[0], replace(steps[1], ended=True), steps[2]]
-    assert cleanup_of(bench.connection, merged, steps[2]) is Cleanup.BEGINS
+    assert cleanup_of(bench.connection, request, merged, steps[2]) is Cleanup.BEGINS
     rows.make(Mask((FileRange(rows.files[0]),), events=10), step=1, type_="Merge")
     bench.do(lambda tx: tx.connection.execute("UPDATE elements SET state = 'Failed'"))
-    assert cleanup_of(bench.connection, merged, steps[2]) is Cleanup.NEVER
+    assert cleanup_of(bench.connection, request, merged, steps[2]) is Cleanup.NEVER
 
 
 def test_a_job_of_a_user_has_no_data(bench: Bench) -> None:

@@ -536,3 +536,88 @@ def test_any_order_of_resubmissions_makes_each_part_once(
     assert set(events.values()) == {1}
     states = chain.bench.do(lambda tx: resubmissions.of_chain(tx.connection, row.id))
     assert not [other for other in states if other.state in KEEPING]
+
+
+class MergeChain(ChainDesk):
+    """A request whose pieces are merged and removed."""
+
+    def steps(self, number: int) -> dict[str, Any]:
+        return {step.name: step for step in requests.steps_of(self.bench.connection, number)}
+
+    def merged_request(self) -> tuple[int, list[int]]:
+        """A request with three blocks of pieces, and its jobs; the merges have jobs now."""
+        row = self.submit(merge={"cleanup": True, "max_files": 4})
+        self.set_states(row.id, self.make_jobs(row.id), [])
+        pieces = self.steps(row.id)["process"].output_dataset
+        for number in range(3):
+            self.queue.block(pieces, f"p{number}", sites=("A",))
+        self.queue.run("UPDATE datasets SET open = 0 WHERE id = ?", pieces)
+        self.queue.run("UPDATE requests SET state = 'running-closed' WHERE id = ?", row.id)
+        merges = [job for job in self.make_jobs(row.id) if self._step(job) == 1]
+        assert len(merges) == 3
+        return row.id, merges
+
+    def _step(self, job: int) -> int:
+        return int(self.queue.sql("SELECT step FROM element_jobs WHERE id = ?", job)[0][0])
+
+    def set_states(self, number: int, done: list[int], failed: list[int]) -> None:
+        """Jobs have ended, their elements too, and so have the steps without other elements."""
+        run = self.queue.run
+        for jobs, state, of_element in ((done, "done", "Done"), (failed, "exhausted", "Failed")):
+            for job in jobs:
+                run("UPDATE element_jobs SET state = ? WHERE id = ?", state, job)
+                run(
+                    "UPDATE elements SET state = ? WHERE id = (SELECT element_id FROM element_jobs WHERE id = ?)",
+                    *(of_element, job),
+                )
+        run(
+            "UPDATE request_steps SET ended = 1 WHERE request_id = ? AND type <> 'Cleanup' AND position IN"
+            " (SELECT step FROM elements WHERE request_id = ?)",
+            *(number, number),
+        )
+
+    def cleanups(self, number: int) -> int:
+        """The elements that remove pieces, after one more cycle."""
+        self.queue.run("UPDATE requests SET state = 'running-closed' WHERE id = ?", number)
+        self.queue.intake(number)
+        sql = "SELECT count(*) FROM elements WHERE request_id = ? AND step = ?"
+        return int(self.queue.sql(sql, number, self.steps(number)["process.cleanup"].position)[0][0])
+
+
+@pytest.mark.parametrize("fails_again", [False, True])
+def test_the_resubmission_that_merges_the_rest_removes_the_pieces(
+    queue: QueueBench, fails_again: bool
+) -> None:
+    chain = MergeChain(queue)
+    first, merges = chain.merged_request()
+    chain.set_states(first, merges[:2], merges[2:])
+    assert chain.cleanups(first) == 0
+    assert chain.steps(first)["process.cleanup"].closed
+    queue.run("UPDATE requests SET state = 'completed' WHERE id = ?", first)
+    again = chain.resubmit(first).row.id
+    if fails_again:
+        chain.set_states(again, [], chain.make_jobs(again))
+        assert chain.cleanups(again) == 0
+        assert chain.steps(again)["process.cleanup"].closed
+        queue.run("UPDATE requests SET state = 'completed' WHERE id = ?", again)
+        again = chain.resubmit(again).row.id
+    jobs = chain.make_jobs(again)
+    assert len(jobs) == 1
+    assert chain.cleanups(again) == 0
+    assert not chain.steps(again)["process.cleanup"].closed
+    chain.set_states(again, jobs, [])
+    assert chain.cleanups(again) == 3
+
+
+def test_pieces_that_nobody_has_merged_stay(queue: QueueBench) -> None:
+    """A merge that was cancelled is made again by no resubmission."""
+    chain = MergeChain(queue)
+    first, merges = chain.merged_request()
+    chain.set_states(first, merges[:1], merges[1:2])
+    queue.run("UPDATE element_jobs SET state = 'canceled' WHERE id = ?", merges[2])
+    queue.run("UPDATE requests SET state = 'aborted-completed' WHERE id = ?", first)
+    again = chain.resubmit(first).row.id
+    jobs = chain.make_jobs(again)
+    chain.set_states(again, jobs, [])
+    assert (len(jobs), chain.cleanups(again)) == (1, 0)
+    assert chain.steps(again)["process.cleanup"].closed

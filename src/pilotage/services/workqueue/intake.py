@@ -121,7 +121,7 @@ class _Intake:
 
     def _may_clean(self, steps: Sequence[StepRow], step: StepRow) -> bool:
         """Whether a cleanup step takes its input now. One that must never begin is closed."""
-        cleanup = cleanup_of(self.tx.connection, steps, step)
+        cleanup = cleanup_of(self.tx.connection, self.request, steps, step)
         if cleanup is Cleanup.NEVER:
             queued_requests.save_progress(
                 self.tx.connection, step.request, step.position, step.taken, closed=True

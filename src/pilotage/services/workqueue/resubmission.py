@@ -14,12 +14,14 @@ from dataclasses import dataclass, field, replace
 
 from pilotage.core.errors import Conflict
 from pilotage.core.requests.json_format import stored_steps
+from pilotage.core.requests.specification import BLOCK, CLEANUP
 from pilotage.core.requests.start_policies import START_POLICIES
 from pilotage.core.requests.start_policy import FailedPiece, Reads, StepInput
 from pilotage.core.requests.states import UNFINISHED, RequestState
 from pilotage.core.splitting.mask import FileRange, Mask
 from pilotage.core.splitting.remainder import Coverage
 from pilotage.services.catalogue.locations import hold_locations
+from pilotage.services.workqueue.cleanup import has_begun
 from pilotage.services.workqueue.failed_pieces import failed_pieces, unclaimed
 from pilotage.services.workqueue.planned_elements import algorithm_of, job_count_of, new_element
 from pilotage.store.engine.connection import Connection
@@ -120,6 +122,10 @@ def store_parts(tx: Transaction, row: RequestRow, parts: FailedParts, now: float
     for step in requests.steps_of(connection, row.id):
         policy = START_POLICIES[step.start_policy]
         if policy.reads is not Reads.FAILURES:
+            continue
+        if step.type == CLEANUP and not has_begun(connection, row, step):
+            # Earlier merges had failures. The resubmission removes the pieces when it has merged the rest.
+            queued_requests.set_start_policy(connection, row.id, step.position, BLOCK)
             continue
         pieces = _with_present_locations(tx, parts.pieces.get(step.position, []))
         plan = policy.plan(StepInput(job_count=job_count_of(planned[step.position]), failures=pieces))

@@ -122,6 +122,14 @@ def set_reason(connection: Connection, request: int, reason: str, now: float) ->
     )
 
 
+def set_start_policy(connection: Connection, request: int, step: int, policy: str) -> None:
+    """Let the intake of a step that has no element yet follow another start policy."""
+    connection.execute(
+        "UPDATE request_steps SET start_policy = ? WHERE request_id = ? AND position = ?",
+        (policy, request, step),
+    )
+
+
 def save_progress(connection: Connection, request: int, step: int, taken: int, *, closed: bool) -> None:
     """Store how far the intake of a step has come. `closed`: it gets no more elements."""
     connection.execute(

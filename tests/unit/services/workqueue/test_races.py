@@ -168,7 +168,8 @@ def test_jobs_that_are_posted_during_an_abort_are_cancelled(
         run = Propagation(one.work_queue, row.id)
 
         def steps(tx: Transaction) -> None:
-            for _ in range(3):
+            # Jobs of the pool, then elements that are Available, Negotiating and Acquired.
+            for _ in range(4):
                 run.run(tx, one.now, 100)
 
         _, answer = race.run(steps, post_of(other, chain.agent, number))
