@@ -211,7 +211,8 @@ def test_the_pool_as_sinfo_and_scontrol_show_it(shell: Shell) -> None:
     "end", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGKILL]
 )
 def test_the_job_of_srun_ends_with_srun_in_each_way(shell: Shell, end: signal.Signals) -> None:
-    words = ("srun", "-J", end.name, "sh", "-c", "touch started; exec sleep 1000")
+    # A program in the background ignores some of them, and would hand that on.
+    words = ("env", "--default-signal", "srun", "-J", end.name, "sh", "-c", "touch started; exec sleep 1000")
     with subprocess.Popen(
         words, cwd=shell.folder, env=shell.environment, stderr=subprocess.DEVNULL
     ) as caller:

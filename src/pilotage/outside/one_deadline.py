@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-import httpx
+
+def longer_than(seconds: float) -> str:
+    return f"the whole answer took longer than {seconds:g} s"
 
 
 class Deadline:
@@ -41,53 +42,6 @@ class Deadline:
                 _cut(current())
 
 
-class TookTooLong(httpx.ReadTimeout):
-    """The parts of an answer came in time, and the whole did not."""
-
-
-def _words(seconds: float) -> str:
-    return f"the whole answer took longer than {seconds:g} s"
-
-
-class CallDeadlines:
-    """One deadline for each whole call of a client of httpx that keeps its connections between calls."""
-
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-        self._of_thread = threading.local()
-
-    @contextmanager
-    def call(self) -> Iterator[None]:
-        """The calls of this thread in the block raise `TookTooLong` when the time is over."""
-        self._of_thread.end = time.monotonic() + self._seconds
-        yield
-
-    def on_request(self, request: httpx.Request) -> None:
-        """For the hooks of the client: bounds each connection that it makes."""
-        request.extensions = {**request.extensions, "trace": self._on_event}
-
-    def _on_event(self, event: str, facts: Mapping[str, Any]) -> None:
-        if event not in ("connection.connect_tcp.complete", "connection.start_tls.complete"):
-            return
-        stream = facts["return_value"]
-        read = stream.read
-
-        def read_in_time(most: int, timeout: float | None = None) -> bytes:
-            end = self._of_thread.end
-            left = max(0.001, end - time.monotonic())
-            try:
-                piece: bytes = read(most, left if timeout is None else min(timeout, left))
-            except Exception as error:
-                if time.monotonic() >= end:
-                    raise TookTooLong(_words(self._seconds)) from error
-                raise
-            if time.monotonic() >= end and piece:
-                raise TookTooLong(_words(self._seconds))
-            return piece
-
-        stream.read = read_in_time
-
-
 def _cut(given: socket.socket | None) -> None:
     if given is None:
         return
@@ -109,7 +63,7 @@ def one_deadline(seconds: float) -> Iterator[Deadline]:
         yield deadline
     except Exception as error:
         if deadline.is_over:
-            raise TimeoutError(_words(seconds)) from error
+            raise TimeoutError(longer_than(seconds)) from error
         raise
     finally:
         timer.cancel()

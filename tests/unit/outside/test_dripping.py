@@ -27,11 +27,11 @@ from pilotage.outside.storage import s3
 from pilotage.outside.storage.s3 import S3Place
 
 BOUNDED = {
+    "call_deadlines.py",
     "batch/https_connection.py",
     "catalogue/rucio/session.py",
     "identity/documents.py",
     "mail/smtp.py",
-    "one_deadline.py",
     "storage/s3.py",
 }
 SENDS_NOTHING = {"batch/arc/rest.py"}

@@ -19,7 +19,7 @@ from tests.unit.services.bench import LEASE, NODE, POLICY, Bench
 from tests.unit.services.test_batch_director import Site
 from tests.unit.services.test_costs import book_all
 
-Make = Callable[[str], Site]
+Make = Callable[..., Site]
 HOUR = 3600.0
 
 
@@ -27,8 +27,10 @@ HOUR = 3600.0
 def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
     made: list[Site] = []
 
-    def with_budget(budget: str) -> Site:
+    def with_budget(budget: str, settle: float = batch.SETTLE) -> Site:
+        """`settle`: seconds for which a batch job may outlive its pilot, among others."""
         text = batch.BATCH_POLICY.replace("wall = 100000", f'wall = 3600\nbudget = "{budget}"')
+        text = text.replace(f"settle = {batch.SETTLE}", f"settle = {settle}")
         monkeypatch.setattr(batch, "BATCH_POLICY", text)
         made.append(Site(tmp_path))
         return made[-1]
@@ -73,7 +75,7 @@ def test_no_submission_could_exceed_the_budget(make: Make) -> None:
 
 
 def test_a_pilot_whose_lease_is_over_may_run_on(make: Make) -> None:
-    site = make("1.5 core-h / 1 d")
+    site = make("1.5 core-h / 1 d", settle=HOUR)
     site.bench.submit(5)
     site.cycle()
     site.start_pilots()
@@ -103,7 +105,7 @@ def test_a_pilot_whose_lease_is_over_may_run_on(make: Make) -> None:
 
 def test_a_batch_job_that_outlives_its_pilot_counts_to_its_own_end(make: Make) -> None:
     """The pilot has said that it leaves. Its batch job has the cores until a listing lacks it."""
-    site = make("1.5 core-h / 1 d")
+    site = make("1.5 core-h / 1 d", settle=HOUR)
     site.bench.submit(1)
     site.cycle()
     site.start_pilots()

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from pilotage.core.jobs.request_types import REQUEST_TYPES
 from pilotage.core.queues.identity import QueueIdentity
-from pilotage.core.workqueue.job_types import REQUEST_TYPES
 
 ATTRIBUTES = ("owner", "group", "setup", "job_type", "cpu_time", "processors", "platforms", "tags")
 """Attributes of the queue identity that a limit may name."""

@@ -15,8 +15,8 @@ from math import ceil, floor
 from random import Random
 from typing import NamedTuple
 
+from pilotage.core.jobs.request_types import PROCESSING, TYPE_PRIORITIES
 from pilotage.core.sites import SiteState
-from pilotage.core.workqueue.job_types import PROCESSING, TYPE_PRIORITIES
 
 WITHOUT_OVERFLOW = frozenset({"Merge", "Cleanup", "LogCollect"})
 """Types that never exceed the pending limits, also with a high priority."""

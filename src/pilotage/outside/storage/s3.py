@@ -13,7 +13,7 @@ import httpx
 
 from pilotage.core.errors import Conflict, Forbidden, InvalidInput, NotFound, PilotageError, Unreachable
 from pilotage.core.policy.storage_model import S3Options
-from pilotage.outside.one_deadline import CallDeadlines, TookTooLong
+from pilotage.outside.call_deadlines import CallDeadlines, TookTooLong
 from pilotage.outside.storage.credentials import find_credentials
 from pilotage.outside.storage.operations import ObjectPiece, S3Operation, SignedRequest, StoredObject
 from pilotage.outside.storage.sigv4 import S3Request, presigned, quoted_path

@@ -22,11 +22,11 @@ from pilotage.core.datasets.facts import (
     check_lumis,
 )
 from pilotage.core.errors import Conflict, InvalidInput
+from pilotage.core.jobs.request_types import REQUEST_TYPES
 from pilotage.core.policy import Policy
 from pilotage.core.requests.json_format import stored_steps
 from pilotage.core.requests.specification import CLEANUP, Output
 from pilotage.core.splitting.mask import Mask
-from pilotage.core.workqueue.job_types import REQUEST_TYPES
 from pilotage.services.catalogue.locations import ReplicaChange, change_replicas
 from pilotage.services.catalogue.outputs import BlockLimits, WrittenFile, register_outputs
 from pilotage.services.jobs.data_orders import element_job_of, folder_of

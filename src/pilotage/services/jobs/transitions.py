@@ -14,10 +14,10 @@ from typing import Any
 import msgspec
 
 from pilotage.core.ids import JobId, PilotId, QueueId
+from pilotage.core.jobs.request_types import REQUEST_TYPES
 from pilotage.core.jobs.states import CONFIRMED, FINAL, JOB_STATES, JobState
 from pilotage.core.queues.indexed_queue import Head, IndexedQueue
 from pilotage.core.queues.offer_history import OfferRecord as Noted
-from pilotage.core.workqueue.job_types import REQUEST_TYPES
 from pilotage.services.jobs.attempt_changes import AttemptChanges, Saver
 from pilotage.services.pool.state import Pool
 from pilotage.store.tables import chains, job_outcomes, jobs, pilots

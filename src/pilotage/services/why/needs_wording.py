@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pilotage.core.jobs.description import JobDescription
+from pilotage.core.jobs.request_types import REQUEST_TYPES
 from pilotage.core.queues.fit import AnyIdentity, Offer
 from pilotage.core.queues.identity import QueueIdentity
-from pilotage.core.workqueue.job_types import REQUEST_TYPES
 
 REQUIREMENTS_REFUSED = "the Requirements expression is not true there"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from pilotage.core.workqueue.job_types import PROCESSING
+from pilotage.core.jobs.request_types import PROCESSING
 from pilotage.core.workqueue.release import AgentLoads, Limits, ReleaseRules, SiteLoad, limits_of, no_limits
 from pilotage.services.workqueue.state import WorkQueue
 from pilotage.store.tables.element_jobs import ReleasedCount

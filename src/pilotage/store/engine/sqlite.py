@@ -106,6 +106,8 @@ class _SqliteReader(SqliteConnection):
         try:
             return super().execute(sql, values)
         except sqlite3.DatabaseError as error:
+            if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_READONLY:
+                raise  # a reader that writes is a mistake of ours
             # Sorting needs disk space for temporary files, and reading some in the shared-memory file.
             translated = self.caller_error(error)
             raise (translated if translated is not error else error) from error

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pilotage.core.jobs.request_types import TYPE_PRIORITIES
 from pilotage.core.sites import SiteState
-from pilotage.core.workqueue.job_types import TYPE_PRIORITIES
 from pilotage.core.workqueue.release import (
     AgentLoads,
     JobRelease,

@@ -15,8 +15,8 @@ import msgspec
 from pilotage.core.errors import Conflict, Forbidden, NotAuthenticated, NotFound, PilotageError, Unreachable
 from pilotage.core.policy.catalogue_types.rucio import RucioOptions
 from pilotage.core.short_text import cut_middle
+from pilotage.outside.call_deadlines import CallDeadlines, TookTooLong
 from pilotage.outside.catalogue.rucio.credentials import find_token, read_password
-from pilotage.outside.one_deadline import CallDeadlines, TookTooLong
 
 Row = TypeVar("Row")
 
