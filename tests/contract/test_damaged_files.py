@@ -18,6 +18,7 @@ from pilotage.core.errors import DatabaseDamaged
 from pilotage.main.command_line import run_words
 from pilotage.server.errors import error_answer
 from pilotage.server.process.home import Home
+from pilotage.store.engine.damage import damage_of
 from pilotage.store.engine.sqlite import quick_check
 from pilotage.store.writer.transaction import Transaction
 from pilotage.store.writer.writer import Writer
@@ -102,6 +103,16 @@ def _meets_damage(tx: Transaction) -> None:
     tx.connection.execute(
         "DO $$ BEGIN RAISE EXCEPTION 'invalid page in block 7' USING ERRCODE = 'XX001'; END $$"
     )
+
+
+def test_an_error_may_be_its_own_cause() -> None:
+    error = ValueError("other")
+    error.__cause__ = other = KeyError("x")
+    other.__cause__ = error
+    assert damage_of(error) is None
+    other.__cause__ = damaged = sqlite3.DatabaseError("malformed")
+    damaged.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+    assert isinstance(damage_of(error), DatabaseDamaged)
 
 
 def test_a_caller_of_the_server_is_told_of_damage(writer: Writer) -> None:

@@ -10,7 +10,7 @@ from typing import Final
 
 import sqlalchemy as sa
 
-from pilotage.core.errors import DatabaseDamaged
+from pilotage.core.errors import DatabaseDamaged, PilotageError
 
 RESTORE: Final = "stop the server and put a backup in its place: `pilotage db restore FILE`"
 _RIGHTS: Final = f"check the rights of its file and folder; else {RESTORE}"
@@ -36,9 +36,14 @@ def refuse_unusable(path: Path) -> Generator[None, None, None]:
 
 
 def damage_of(error: BaseException) -> DatabaseDamaged | None:
-    """The error for a person, if this error or one of its causes comes of a damaged file."""
+    """The error for a person, if this error or one of its causes comes of a damaged file; None for errors of ours."""
+    if isinstance(error, PilotageError):
+        return None
+    causes: list[BaseException] = []
     cause: BaseException | None = error
-    while cause is not None:
+    # An error may be its own cause.
+    while cause is not None and cause not in causes:
+        causes.append(cause)
         if isinstance(cause, sqlite3.DatabaseError):
             code = getattr(cause, "sqlite_errorcode", 0) & 0xFF
             if code in _HINTS:
