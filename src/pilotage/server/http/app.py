@@ -74,7 +74,7 @@ class Application:
             try:
                 if path in ENDPOINTS:
                     raise InvalidInput("this address accepts POST only")
-                authenticated = await identify(self.context, scope)
+                authenticated = await self._identify(scope)
                 limit, hint = (
                     self._body_limit(path, scope["method"])
                     if authenticated
@@ -102,6 +102,9 @@ class Application:
                 return
         api = self._api or await self.routes()
         await api(scope, receive, send)
+
+    async def _identify(self, scope: Scope) -> bool:
+        return await identify(self.context, scope)
 
     def _notice(self, scope: Scope) -> str:
         """A notice for the caller: only administrators can replace a certificate."""

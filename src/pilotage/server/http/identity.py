@@ -11,7 +11,7 @@ from pilotage.core.ids import PilotId
 from pilotage.core.policy.model import ADMINISTRATOR
 from pilotage.server.context import Context, identity_of
 from pilotage.server.http.pilot_endpoints import bearer
-from pilotage.server.issuers import is_foreign
+from pilotage.server.issuers import TrustedIssuers, is_foreign
 from pilotage.server.tokens import Caller
 from pilotage.services.pilots.exchange import token_hash
 from pilotage.store.tables import pilots
@@ -24,8 +24,10 @@ PILOT_PREFIX = "/v1/pilot/jobs/"
 """Addresses below this are for pilots, all others for people's programs."""
 
 
-async def identify(context: Context, scope: Scope) -> bool:
+async def identify(context: Context, scope: Scope, beside: TrustedIssuers | None = None) -> bool:
     """Read the token of a request; returns whether it is valid.
+
+    `beside`: issuers for a check in another thread, which must not change the server. It follows no other server.
 
     The identity, or the error, is stored in the scope for `context.identity_of`. A valid token makes the connection
     trusted from then on.
@@ -35,7 +37,7 @@ async def identify(context: Context, scope: Scope) -> bool:
     identity: Caller | PilotId | PilotageError
     try:
         token = bearer(headers.get(b"authorization", b""))
-        identity = await _identify_sender(context, scope["path"], token, asked_group)
+        identity = await _identify_sender(context, scope["path"], token, asked_group, beside)
     except PilotageError as error:
         identity = error
     if isinstance(identity, Caller):
@@ -49,14 +51,17 @@ async def identify(context: Context, scope: Scope) -> bool:
     return True
 
 
-async def _identify_sender(context: Context, path: str, token: str, asked_group: str) -> Caller | PilotId:
+async def _identify_sender(
+    context: Context, path: str, token: str, asked_group: str, beside: TrustedIssuers | None
+) -> Caller | PilotId:
     if not path.startswith(PILOT_PREFIX):
         if not token:
             raise NotAuthenticated("no token was given", hint="Authorization: Bearer TOKEN")
-        # Another server may have answered this caller's last request.
-        await context.follow_rules()
+        if beside is None:
+            # Another server may have answered this caller's last request.
+            await context.follow_rules()
         if is_foreign(context.pool.policy, token):
-            return await _identify_foreign(context, token, asked_group)
+            return await _identify_foreign(context, beside or context.tokens.trusted, token, asked_group)
         caller = context.tokens.issuer.read(token, context.pool.policy, context.clock())
         if asked_group and asked_group != caller.group:
             raise Forbidden(
@@ -73,11 +78,13 @@ async def _identify_sender(context: Context, path: str, token: str, asked_group:
     return pilot.id
 
 
-async def _identify_foreign(context: Context, token: str, asked_group: str) -> Caller:
+async def _identify_foreign(
+    context: Context, trusted: TrustedIssuers, token: str, asked_group: str
+) -> Caller:
     """The caller of a token that a trusted issuer has made for this server."""
     policy = context.pool.policy
     now = context.clock()
-    name, claims = await context.tokens.trusted.claims(policy, token, now, at_sign_in=False)
+    name, claims = await trusted.claims(policy, token, now, at_sign_in=False)
     return context.tokens.issuer.foreign_caller(name, claims, policy, now, asked_group)
 
 

@@ -15,8 +15,10 @@ from pilotage.server.context import Context
 from pilotage.server.errors import response_for
 from pilotage.server.http.app import Application, Receive, Send
 from pilotage.server.http.connection_limits import BODY_WITHOUT_TOKEN
-from pilotage.server.http.identity import Scope
+from pilotage.server.http.identity import Scope, identify
 from pilotage.server.http.pilot_endpoints import ENDPOINTS, bearer, pilot_is_known
+from pilotage.server.issuers import TrustedIssuers
+from pilotage.server.outside_calls import DirectCalls
 from pilotage.server.recording.lines import ListeningEnded, ReceivedMessage
 from pilotage.server.recording.recorder import Recorder
 from pilotage.server.recording.tape import WholeAnswer
@@ -95,11 +97,18 @@ def _settle(future: asyncio.Future[WholeAnswer], answer: WholeAnswer) -> None:
 
 
 class _Checks(Application):
-    """The checks of the application before a body is read. The decisions repeat them, with the notices."""
+    """The checks of the application before a body is read. The decisions repeat them, with the notices.
+
+    These checks change no state of the decisions: a replay has them in no thread.
+    """
 
     def __init__(self, context: Context, then: Callable[[Scope, Receive, Send], Awaitable[None]]) -> None:
         super().__init__(context)
         self._api = then  # type: ignore[assignment]
+        self._issuers = TrustedIssuers(DirectCalls())
+
+    async def _identify(self, scope: Scope) -> bool:
+        return await identify(self.context, scope, self._issuers)
 
     def _notice(self, scope: Scope) -> str:
         return ""
