@@ -52,6 +52,9 @@ def has_ended_again(cluster: slurm.Cluster, batch_job: str) -> bool:
     """Whether a batch job was started twice and has ended."""
     words = cluster.run("scontrol", "show", "job", batch_job).split()
     facts = dict(word.partition("=")[::2] for word in words)
+    if facts["JobState"] == "PENDING":
+        # Slurm lets a requeued batch job wait for two minutes from the end of its first run.
+        cluster.run("scontrol", "update", f"jobid={batch_job}", "starttime=now")
     return facts.get("Restarts") == "1" and facts["JobState"] in ("COMPLETED", "FAILED")
 
 
@@ -88,8 +91,6 @@ def test_a_batch_job_that_is_started_again_leaves_without_an_alarm(
     cluster.run("scontrol", "requeue", batch_job)
     until(lambda: "PENDING" in cluster.run("squeue", "-h", "-j", batch_job, "-o", "%T"), what="the requeue")
     until(lambda: client.pilot(first.id).pilot.ended, what="the first program's end")
-    # Slurm lets a requeued batch job wait for two minutes.
-    cluster.run("scontrol", "update", f"jobid={batch_job}", "starttime=now")
     until(lambda: has_ended_again(cluster, batch_job), what="the newcomer's end")
     let_end(instance, faulty, jobs, 1)
     # The job went back without a try that counts, and another pilot has done it.

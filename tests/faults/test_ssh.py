@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -153,17 +153,27 @@ def test_a_relay_ends_with_its_server(tmp_path: Path) -> None:
 
 def test_a_laptop_that_sleeps_longer_than_a_lease(tmp_path: Path) -> None:
     with busy(tmp_path, hidden=True, lease=10.0) as (site, submission):
-        asleep = [site.server.process, *ssh_of(site)]
-        for process in asleep:
-            os.kill(process if isinstance(process, int) else process.pid, signal.SIGSTOP)
+        # The server first: then no further command of ssh begins.
+        assert site.server.process is not None
+        asleep = send_to_all([site.server.process.pid], signal.SIGSTOP)
+        asleep += send_to_all(ssh_of(site), signal.SIGSTOP)
         try:
             # The relay misses the signs of life of its server.
             until(lambda: not relays(site), 2 * PATIENCE, "the end of the relay")
         finally:
-            for process in asleep:
-                os.kill(process if isinstance(process, int) else process.pid, signal.SIGCONT)
+            send_to_all(asleep, signal.SIGCONT)
         site.wait(submission, count=60)
         assert attempts(site, submission) == {1}
+
+
+def send_to_all(processes: list[int], sent: signal.Signals) -> list[int]:
+    """Send a signal; returns the processes that live. A command of ssh may have ended since it was listed."""
+    living = []
+    for process in processes:
+        with suppress(ProcessLookupError):
+            os.kill(process, sent)
+            living.append(process)
+    return living
 
 
 def ssh_of(site: SshSite) -> list[int]:

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, Response
 
 from pilotage import __version__
 from pilotage.core.errors import InvalidInput, PilotageError, TooLarge
@@ -96,7 +96,7 @@ class Application:
                 receive, send = bounded.receive, bounded.send
             if notice := self._notice(scope):
                 send = _add_notice(notice, send)
-            answer = None if size else await direct_answer(self.context, scope)
+            answer = None if size else await self._answer_directly(scope)
             if answer is not None:
                 await answer(scope, receive, send)
                 return
@@ -105,6 +105,9 @@ class Application:
 
     async def _identify(self, scope: Scope) -> bool:
         return await identify(self.context, scope)
+
+    async def _answer_directly(self, scope: Scope) -> Response | None:
+        return await direct_answer(self.context, scope)
 
     def _notice(self, scope: Scope) -> str:
         """A notice for the caller: only administrators can replace a certificate."""

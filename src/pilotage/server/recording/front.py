@@ -110,6 +110,9 @@ class _Checks(Application):
     async def _identify(self, scope: Scope) -> bool:
         return await identify(self.context, scope, self._issuers)
 
+    async def _answer_directly(self, scope: Scope) -> None:
+        """The decisions answer."""
+
     def _notice(self, scope: Scope) -> str:
         return ""
 
