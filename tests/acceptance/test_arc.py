@@ -13,7 +13,7 @@ import pytest
 from pilotage.wire.jobs import Selection
 from tests import arc
 from tests.deadlines import PATIENCE
-from tests.instance import Instance, until
+from tests.instance import Instance, held_job, until
 from tests.ports import free_port
 
 JOBS = 50
@@ -154,9 +154,11 @@ def test_jobs_survive_killed_pilots_and_a_dead_manager(instance: Instance, ce: a
     """The daemon that runs jobs dies after the CE has acknowledged them; pilots are killed behind the server's back."""
     client = instance.client()
     assert_nothing_left(instance, ce)
+    # Jobs run as the account of their owner there, which sees this folder and no other of the tests.
+    gate = ce.folder / "gate"
     ce.kill("arex")
     try:
-        sent = client.submit({"executable": "sleep", "arguments": ["3"]}, values=range(6))
+        sent = client.submit(held_job(gate), values=range(6))
         selection = Selection(submission=sent.submission)
         until(lambda: len(ce.jobs()) == 4, 2 * PATIENCE, "four accepted jobs, which no daemon takes up")
         until(lambda: client.ce("arc").ce.waiting == 4, 2 * PATIENCE, "jobs that count as waiting")
@@ -167,6 +169,7 @@ def test_jobs_survive_killed_pilots_and_a_dead_manager(instance: Instance, ce: a
     for pid in ce.processes(killed.batch_id):
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
+    gate.touch()
     until(lambda: client.counts(selection).states == {"Done": 6}, 4 * PATIENCE, "the end of all jobs")
     until(lambda: client.pilot(killed.id).pilot.ended is not None, PATIENCE, "the end of the killed pilot")
     assert_nothing_left(instance, ce)
