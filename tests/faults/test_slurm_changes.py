@@ -49,13 +49,14 @@ def kinds_of_events(instance: Instance) -> set[str]:
 
 
 def has_ended_again(cluster: slurm.Cluster, batch_job: str) -> bool:
-    """Whether a batch job was started twice and has ended."""
+    """Whether a batch job was queued twice and has ended."""
     words = cluster.run("scontrol", "show", "job", batch_job).split()
     facts = dict(word.partition("=")[::2] for word in words)
     if facts["JobState"] == "PENDING":
         # Slurm lets a requeued batch job wait for two minutes from the end of its first run.
         cluster.run("scontrol", "update", f"jobid={batch_job}", "starttime=now")
-    return facts.get("Restarts") == "1" and facts["JobState"] in ("COMPLETED", "FAILED")
+    # A server that sees the batch job of an ended pilot wait for longer than `settle` cancels it.
+    return facts.get("Restarts") == "1" and facts["JobState"] in ("COMPLETED", "FAILED", "CANCELLED")
 
 
 def running_batch_jobs(faulty: FaultyCluster) -> list[str]:
