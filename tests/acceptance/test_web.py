@@ -209,6 +209,11 @@ def test_changes_need_our_own_form(world: World) -> None:
         assert answer.status_code == 303
         assert world.pool.job(world.waiting).state == "Held"
         assert browser.get("/jobs/all/kill", headers=OWN).status_code == 400  # all jobs are never meant
+        listed = browser.get("/jobs?name=zq*name%3F").text
+        assert "2 jobs" in listed, "a pattern lists both"
+        assert "jobs/all/" not in listed, "and changes none"
+        assert browser.get("/jobs/all/kill?name=zq*name%3F", headers=OWN).status_code == 404
+        assert "jobs/all/" in browser.get("/jobs", params={"name": NAME}).text
         slip = browser.get("/jobs?ids=7-x&owner=alice")
         assert slip.status_code == 400
         assert 'value="7-x"' in slip.text

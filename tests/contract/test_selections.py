@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter, defaultdict
 from random import Random
 from typing import Any
@@ -111,3 +112,30 @@ def test_random_selections_are_those_of_all_rows(jobs: Any) -> None:
         assert page == [job for job in wanted if job > after][:4]
     assert sum(size > 5 for size in sizes) > 40
     assert_counted(jobs)
+
+
+def test_patterns_of_names_are_those_of_the_shell(jobs: Any) -> None:
+    """Every character but * and ? stands for itself, and case counts, in each store."""
+    seed = Random().randrange(2**32)
+    print("seed", seed)
+    rng, names = Random(seed), dict[int, str]()
+
+    def text(least: int) -> str:
+        return "".join(rng.choices("aAbé1*?[]%_!\\-^\n'", k=rng.randint(least, 4)))
+
+    jobs.begin()
+    for table, column in (("jobs", "name"), ("history", "job_name")):
+        for (job,) in jobs.execute(f"SELECT id FROM {table}").fetchall():
+            names[job] = text(1)
+            jobs.execute(f"UPDATE {table} SET {column} = ? WHERE id = ?", (names[job], job))
+    jobs.commit()
+    patterns = ["*", "?", "a*", "*%*", "[a]*", "*[*", "*_", "A?", *(text(1) for _ in range(80))]
+    found = 0
+    for pattern in patterns:
+        means = re.compile(re.escape(pattern).replace(r"\*", ".*").replace(r"\?", "."), re.DOTALL)
+        wanted = sorted(job for job, name in names.items() if means.fullmatch(name))
+        selection, everybody = JobSelection(name_pattern=pattern), VIEWERS[0]
+        assert listing.job_ids(jobs, selection, everybody, 0, 500) == wanted, (pattern, seed)
+        assert sum(listing.counts(jobs, selection, everybody).values()) == len(wanted), (pattern, seed)
+        found += len(wanted)
+    assert found > len(names)

@@ -59,6 +59,20 @@ class JobConditions(LastingConditions):
     ] = None
 
 
+@dataclass(frozen=True, kw_only=True)
+class ListConditions(JobConditions):
+    """All conditions that choose jobs to be shown. A pattern must not choose jobs to be changed."""
+
+    name: Annotated[
+        str | None,
+        CommandOption("Jobs with this name; * stands for any text, ? for any one character", "NAME"),
+    ] = None
+
+    def selection(self, ids: list[str] | None) -> Selection:
+        """The jobs that meet all conditions, among these if ids are given. Raises InvalidInput."""
+        return wire.jobs.ListedJobs.by(super().selection(ids))
+
+
 def build_selection(
     ids: list[str] | None,
     submission: int | None = None,
@@ -145,6 +159,8 @@ def selection_as_options(selection: Selection, *more: str) -> str:
     for name in ("owner", "group", "job_group", "site", "name"):
         if value := getattr(selection, name):
             words.append(f"--{name.replace('_', '-')} {shlex.quote(value)}")
+    if pattern := getattr(selection, "name_pattern", None):
+        words.append(f"--name {shlex.quote(pattern)}")
     return " ".join([*words, *more])
 
 
@@ -175,7 +191,10 @@ def require_named_jobs(client: Client, words: list[str] | None) -> None:
 
 def no_jobs_error(client: Client, selection: Selection) -> NotFound:
     """The error for a selection that matches no job; names the submission or ids if they are unknown."""
-    number = selection.submission
+    number, name = selection.submission, selection.name
+    if name is not None and wire.jobs.ListedJobs.by(selection) != selection:
+        hint = f"only lists take patterns: `pilotage status --name {shlex.quote(name)}`"
+        return NotFound(f"no job of yours has the name {name}", hint=hint)
     if number is not None and not client.counts(wire.jobs.Selection(submission=number)).total:
         return NotFound(f"there is no submission {number}", hint="or it belongs to another user")
     if selection == wire.jobs.Selection(ids=selection.ids) and selection.ids:

@@ -13,7 +13,7 @@ from pilotage import wire
 from pilotage.cli.console import Column, CommandOutput, format_counts
 from pilotage.cli.duties import failing_line
 from pilotage.cli.job_facts import job_facts
-from pilotage.cli.job_selection import IdsArgument, JobConditions, no_jobs_error, require_named_jobs
+from pilotage.cli.job_selection import IdsArgument, ListConditions, no_jobs_error, require_named_jobs
 from pilotage.cli.option_groups import with_option_groups
 from pilotage.cli.outcome import note_jobs_continue
 from pilotage.cli.parser import CommandOption
@@ -45,7 +45,7 @@ DEFAULT_JOBS = 50
 @with_option_groups
 def status(
     session: Session,
-    conditions: JobConditions,
+    conditions: ListConditions,
     ids: IdsArgument = None,
     request: Annotated[int | None, CommandOption("Jobs that work for this request", "N", min=1)] = None,
     events: Annotated[bool, CommandOption("Show the event log of the jobs")] = False,

@@ -216,7 +216,7 @@ class Client(
         total = wire.jobs.Counts({}, 0, 0)
         for piece in selections.split_by_ids(selection_of(which), selections.IDS_PER_QUERY):
             conditions = selections.given_conditions(piece)
-            part = self.call(wire.jobs.COUNT_JOBS, wire.jobs.Selection(**conditions))
+            part = self.call(wire.jobs.COUNT_JOBS, wire.jobs.ListedJobs(**conditions))
             for state, number in part.states.items():
                 total.states[state] = total.states.get(state, 0) + number
             total.total += part.total

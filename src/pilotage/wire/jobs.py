@@ -62,6 +62,21 @@ class Selection:
 
 
 @dataclass
+class ListedJobs(Selection):
+    """The selection of a list. No change takes it: a pattern may choose more jobs than its writer thought of."""
+
+    name_pattern: Annotated[Optional[JobName], NOT_NULL] = None
+    """Jobs with a name that fits: `*` stands for any text, `?` for any one character. Case counts."""
+
+    @staticmethod
+    def by(selection: Selection) -> Selection:
+        """The jobs that a person means by these conditions in a list: `*` and `?` in a name make it a pattern."""
+        if selection.name is None or not {"*", "?"} & set(selection.name):
+            return selection
+        return ListedJobs(**{**vars(selection), "name": None, "name_pattern": selection.name})
+
+
+@dataclass
 class JobSummary:
     id: int
     submission: int
@@ -183,6 +198,10 @@ class ActionRequest:
     priority: Annotated[Optional[UserPriority], NOT_NULL] = None
     """The UserPriority that the verb `priority` gives; other verbs have none."""
 
+    def __post_init__(self) -> None:
+        if isinstance(self.selection, ListedJobs):
+            raise TypeError("the selection of a list cannot choose jobs to change")
+
 
 @dataclass
 class Refusal:
@@ -202,7 +221,7 @@ class ActionResponse:
 
 
 @dataclass
-class JobsQuery(Selection):
+class JobsQuery(ListedJobs):
     """A page of the selected jobs."""
 
     after: Cursor = 0
@@ -221,7 +240,7 @@ class LogQuery:
 
 
 LIST_JOBS = ApiCall("GET", "/v1/jobs", JobsQuery, JobsPage, PERSON)
-COUNT_JOBS = ApiCall("GET", "/v1/counts", Selection, Counts, PERSON)
+COUNT_JOBS = ApiCall("GET", "/v1/counts", ListedJobs, Counts, PERSON)
 SHOW_JOB = ApiCall("GET", "/v1/jobs/{job}", NoRequest, JobDetail, PERSON)
 LIST_EVENTS = ApiCall("GET", "/v1/jobs/{job}/events", NoRequest, List[JobEvent], PERSON)
 READ_LOG = ApiCall("GET", "/v1/jobs/{job}/logs/{stream}", LogQuery, bytes, PERSON)

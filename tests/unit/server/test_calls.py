@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+from dataclasses import is_dataclass
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
+from typing import Any, get_args, get_type_hints
 
 import pytest
 from fastapi import APIRouter
 from fastapi.routing import APIRoute
+from pydantic import TypeAdapter, ValidationError
 
 from pilotage import wire
 from pilotage.core.policy.model import PROPERTIES
@@ -19,6 +22,7 @@ from pilotage.server.http.pilot_endpoints import ENDPOINTS
 from pilotage.server.http.routes import routers
 from pilotage.wire.bans import BAN_USER, BanLift, BanSummary
 from pilotage.wire.call import PERSON, ApiCall, NoRequest, all_calls
+from pilotage.wire.jobs import COUNT_JOBS, LIST_JOBS, ActionRequest, ListedJobs
 from tests.acceptance.loop_entries import ENTRIES
 
 CALLS = all_calls()
@@ -75,3 +79,22 @@ def test_a_route_that_takes_another_request_than_its_call_is_refused() -> None:
 
     with pytest.raises(TypeError, match="lift takes no BanRequest, the request of POST /v1/bans"):
         CallRouter("bans").call(BAN_USER)(lift)
+
+
+def _has_pattern(kind: Any) -> bool:
+    """Whether a message, or a part of it, takes a pattern of names."""
+    if is_dataclass(kind):
+        hints = get_type_hints(kind)
+        return "name_pattern" in hints or any(_has_pattern(hint) for hint in hints.values())
+    return any(map(_has_pattern, get_args(kind)))
+
+
+def test_patterns_of_names_choose_jobs_for_lists_only() -> None:
+    """A pattern may choose more jobs than its writer thought of: no call that may change something takes one."""
+    takers = {key for key, call in CALLS.items() if _has_pattern(call.request)}
+    assert takers == {LIST_JOBS.key, COUNT_JOBS.key}
+    assert {CALLS[key].method for key in takers} == {"GET"}
+    with pytest.raises(TypeError, match="list"):
+        ActionRequest(ListedJobs(name_pattern="a*"))
+    with pytest.raises(ValidationError, match="name_pattern"):
+        TypeAdapter(ActionRequest).validate_python({"selection": {"owner": "alice", "name_pattern": "a*"}})

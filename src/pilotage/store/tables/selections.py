@@ -57,13 +57,15 @@ class JobSelection:
     outputs_incomplete: bool | None = None
     request: int | None = None
     for_request: bool | None = None
+    name_pattern: str | None = None
+    """`*` stands for any text, `?` for any one character."""
 
     @property
     def uses_counted_columns(self) -> bool:
         """Whether counters can answer it: it has conditions on submissions, their owners and states only."""
-        of_single_jobs = (self.ids, self.site, self.name, self.outputs_incomplete, self.for_request)
-        times = (self.ended_since, self.ended_before)
-        return all(given is None for given in (*of_single_jobs, *times))
+        of_single_jobs = (self.ids, self.site, self.name, self.name_pattern)
+        others = (self.outputs_incomplete, self.for_request, self.ended_since, self.ended_before)
+        return all(given is None for given in (*of_single_jobs, *others))
 
     @property
     def names_submissions(self) -> bool:
@@ -94,6 +96,14 @@ def _in_list(
     return in_list(connection, expression, given) if given else ("FALSE",)
 
 
+def _fits_pattern(connection: Connection, expression: str, pattern: str) -> tuple[str, str]:
+    """A condition and its value, where case counts; only `*` and `?` are special."""
+    if connection.dialect == "sqlite":
+        return f"{expression} GLOB ?", pattern.replace("[", "[[]")
+    plain = "".join(f"!{character}" if character in "!%_" else character for character in pattern)
+    return f"{expression} LIKE ? ESCAPE '!'", plain.replace("*", "%").replace("?", "_")
+
+
 def jobs_where(connection: Connection, selection: JobSelection, viewer: Viewer) -> WhereClause:
     """The condition on jobs j, submissions s and pilots p."""
     where = WhereClause()
@@ -117,6 +127,8 @@ def jobs_where(connection: Connection, selection: JobSelection, viewer: Viewer) 
     ):
         if value is not None:
             where.add(f"{column} = ?", value)
+    if selection.name_pattern is not None:
+        where.add(*_fits_pattern(connection, "coalesce(j.name, s.job_name)", selection.name_pattern))
     if selection.ended_since is not None:
         where.add("j.ended >= ?", selection.ended_since)
     if selection.ended_before is not None:
@@ -232,6 +244,8 @@ def _branch(
             where.add(f"coalesce(j.{column}, {nothing}) = ?", value)
     if selection.request is not None and drive.implies != "request_id":
         where.add(f"coalesce(j.submission_id, 0) {_OF_REQUEST}", selection.request)
+    if selection.name_pattern is not None:
+        where.add(*_fits_pattern(connection, "coalesce(j.job_name, '')", selection.name_pattern))
     if selection.ended_since is not None and drive.implies != "ended":
         where.add("coalesce(j.ended, 0) >= ?", selection.ended_since)
     if selection.ended_before is not None:

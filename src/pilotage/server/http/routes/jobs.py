@@ -58,6 +58,7 @@ from pilotage.wire.jobs import (
     JobEvent,
     JobsQuery,
     JobSummary,
+    ListedJobs,
     LogQuery,
     OutputFile,
     Refusal,
@@ -77,7 +78,8 @@ _summary_of, _attempt_of = from_row(JobSummary), from_row(Attempt)
 
 def selection_of(conditions: Selection) -> JobSelection:
     """The conditions of a query or a body. Their types refuse one that is present but empty."""
-    return JobSelection(**{field.name: getattr(conditions, field.name) for field in fields(Selection)})
+    known = ListedJobs if isinstance(conditions, ListedJobs) else Selection
+    return JobSelection(**{field.name: getattr(conditions, field.name) for field in fields(known)})
 
 
 @router.call(LIST_JOBS)
@@ -91,7 +93,7 @@ def jobs(asked: JobsQuery, context: TheContext, caller: TheCaller) -> Response:
 
 
 @router.call(COUNT_JOBS)
-def counts(selection: Selection, context: TheContext, caller: TheCaller) -> Counts:
+def counts(selection: ListedJobs, context: TheContext, caller: TheCaller) -> Counts:
     """The number of jobs of the selection in each state."""
     states = listing.counts(context.readers.connection(), selection_of(selection), caller.viewer())
     return Counts(states, sum(states.values()), listing.final(states))

@@ -21,6 +21,7 @@ from pilotage.wire.jobs import (
     Counts,
     JobsPage,
     JobsQuery,
+    ListedJobs,
     Selection,
 )
 
@@ -51,7 +52,7 @@ _TEXTS = ("owner", "group", "job_group", "site", "name")
 async def show(visit: Visit) -> Response:
     """The filter, the number of jobs by state, and the newest of them."""
     given = dict(visit.query)
-    selection, refused = Selection(), None
+    selection, listed, refused = Selection(), Selection(), None
     counts, page = Counts({}, 0, 0), JobsPage([])
     try:
         selection = selection_of(given)
@@ -59,8 +60,9 @@ async def show(visit: Visit) -> Response:
         # The filter is shown as it was given, so that a slip can be mended.
         refused = error
     else:
-        counts = await visit.ask(COUNT_JOBS, selection)
-        asked = JobsQuery(**_given(selection), after=_number(given, "before") or 0, limit=ROWS, newest=True)
+        listed = ListedJobs.by(selection)
+        counts = await visit.ask(COUNT_JOBS, listed)
+        asked = JobsQuery(**vars(listed), after=_number(given, "before") or 0, limit=ROWS, newest=True)
         page = await visit.ask(LIST_JOBS, asked)
     return await visit.render(
         "selection.html",
@@ -68,6 +70,7 @@ async def show(visit: Visit) -> Response:
         filter=given,
         refused=refused,
         has_filter=selection != Selection(),
+        is_pattern=isinstance(listed, ListedJobs),
         query=query_of(selection),
         counts=counts,
         jobs=page.jobs,
