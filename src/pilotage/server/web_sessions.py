@@ -157,9 +157,19 @@ class WebSessions:
             session.used = now
         return session, caller
 
+    def knows(self, key: str, now: float) -> bool:
+        """Whether the cookie is of a session that may be used. Whose it is, and its rights, are not looked at."""
+        session = self._sessions.get(_digest(key)) if key else None
+        return session is not None and now - session.used <= IDLE
+
     def end(self, key: str) -> None:
         """Sign out."""
         self._sessions.pop(_digest(key), None)
+
+
+def cookie_name(instance: str) -> str:
+    """The cookie of a server: cookies of one machine are shared by all its ports."""
+    return "pilotage_" + _digest(instance)[:12]
 
 
 def _digest(secret: str) -> str:

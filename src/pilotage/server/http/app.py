@@ -11,17 +11,19 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from starlette.requests import cookie_parser
 from starlette.responses import JSONResponse, Response
 
 from pilotage import __version__
 from pilotage.core.errors import InvalidInput, PilotageError, TooLarge
 from pilotage.server import errors
 from pilotage.server.context import Context, identity_of
-from pilotage.server.http.connection_limits import BODY_WITHOUT_TOKEN
+from pilotage.server.http.connection_limits import BODY_WITHOUT_TOKEN, LARGEST_FORM
 from pilotage.server.http.direct_calls import direct_answer
 from pilotage.server.http.identity import Scope, check_standing, identify
 from pilotage.server.http.pilot_endpoints import ENDPOINTS, MAX_BODY, MAX_TAIL
 from pilotage.server.tokens import Caller
+from pilotage.server.web_sessions import cookie_name
 from pilotage.wire.uploads import MAX_BUNDLE_BYTES
 
 if TYPE_CHECKING:
@@ -74,17 +76,18 @@ class Application:
             try:
                 if path in ENDPOINTS:
                     raise InvalidInput("this address accepts POST only")
-                authenticated = await self._identify(scope)
-                limit, hint = (
-                    self._body_limit(path, scope["method"])
-                    if authenticated
-                    else (BODY_WITHOUT_TOKEN, TOKEN_HINT)
-                )
+                authenticated, has_session = await self._identify(scope), False
+                if authenticated:
+                    limit, hint = self._body_limit(path, scope["method"])
+                elif has_session := not path.startswith("/v1/") and self._has_session(scope):
+                    limit, hint = LARGEST_FORM, "the command line and the API take more"
+                else:
+                    limit, hint = BODY_WITHOUT_TOKEN, TOKEN_HINT
                 size = _declared_size(scope)
                 if size is None and not path.startswith(STREAMED_PREFIXES):
                     raise TooLarge("the size of the body is not declared", hint="send Content-Length")
                 if size is not None and size > limit:
-                    if not authenticated:
+                    if not (authenticated or has_session):
                         identity_of(scope)
                     raise TooLarge(f"the body has {size} bytes: at most {limit} are accepted here", hint=hint)
             except PilotageError as error:
@@ -105,6 +108,13 @@ class Application:
 
     async def _identify(self, scope: Scope) -> bool:
         return await identify(self.context, scope)
+
+    def _has_session(self, scope: Scope) -> bool:
+        """Whether a browser that is signed in sends this. Pages read its rights later."""
+        headers, context = dict(scope["headers"]), self.context
+        cookies = cookie_parser(headers.get(b"cookie", b"").decode("latin-1"))
+        key = cookies.get(cookie_name(context.address.instance), "")
+        return context.tokens.sessions.knows(key, context.clock())
 
     async def _answer_directly(self, scope: Scope) -> Response | None:
         return await direct_answer(self.context, scope)

@@ -14,6 +14,8 @@ RESERVED_FILES = 256
 """File descriptors reserved for the database, sandboxes and pilots' logs."""
 BODY_WITHOUT_TOKEN = 65_536
 """Bytes of a body whose sender is not, or not yet, authenticated."""
+LARGEST_FORM = 4_000_000
+"""Bytes of a form of a signed-in browser: the longest policy with all of its characters escaped, and more."""
 MAX_CONNECTIONS = 16_384
 MAX_PER_ADDRESS = 512
 MIN_CONNECTIONS = 64

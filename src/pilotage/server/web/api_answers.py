@@ -38,9 +38,9 @@ class ApiAnswers:
     async def respond(
         self, visit: Request, call: ApiCall[Any, Any], asked: object = None, **parts: object
     ) -> Any:
-        """The answer of the function behind a call. `asked`: the request. `parts`: of the address.
+        """The answer of the function behind a call. `asked`: the request, or the bytes of its body.
 
-        `visit`: the request of the browser, which says who asks.
+        `parts`: of the address. `visit`: the request of the browser, which says who asks.
         """
         check_sender(call.access, visit.scope)
         handler = self._handlers[call.key]
@@ -54,6 +54,8 @@ class ApiAnswers:
         for name in inspect.signature(handler).parameters:
             if name in parts:
                 arguments[name] = _checked(parts[name], hints[name], name)
+            elif hints[name] is Request:
+                arguments[name] = _with_body(visit, asked)
             elif hints[name] == TheCaller:  # calls for anybody have none
                 arguments[name] = identity_of(visit.scope)
             elif name in given:
@@ -74,6 +76,16 @@ class ApiAnswers:
         if call.answer is bytes:
             return answer.body  # type: ignore[return-value]
         return msgspec.json.decode(answer.body, type=call.answer)
+
+
+def _with_body(visit: Request, body: object) -> Request:
+    """The request of a browser with these bytes as its body, for calls that read it by themselves."""
+    assert isinstance(body, bytes)
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return Request(visit.scope, receive)
 
 
 def _hints_of(handler: Callable[..., Any]) -> dict[str, Any]:

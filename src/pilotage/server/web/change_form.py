@@ -27,6 +27,8 @@ class ChangeForm:
     inputs: Sequence[tuple[str, str, str]] = ()
     """Further fields to fill in: (name, words, value)."""
     takes_reason: bool = True
+    file: str = ""
+    """The words of a field for files; empty: it has none."""
 
 
 async def ask_first(visit: Visit, form: ChangeForm) -> Response:

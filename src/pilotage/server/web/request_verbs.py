@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +12,7 @@ from pilotage.core.errors import InvalidInput
 from pilotage.core.policy.model import ADMINISTRATOR, PRODUCTION_MANAGEMENT
 from pilotage.core.requests.states import EDITABLE, ENDED, REQUEST_STATES, RequestState
 from pilotage.server.tokens import Caller
+from pilotage.server.web.forms import SentForm
 from pilotage.wire.call import ApiCall
 from pilotage.wire.requests import (
     ABORT_REQUEST,
@@ -27,9 +30,9 @@ from pilotage.wire.requests import (
     RequestAssignment,
     RequestChange,
     RequestPriority,
-    RequestResubmission,
     RequestSummary,
 )
+from pilotage.wire.submissions import UploadedInput
 
 _ARCHIVED = (RequestState.NORMAL_ARCHIVED, RequestState.ABORTED_ARCHIVED, RequestState.REJECTED_ARCHIVED)
 
@@ -46,6 +49,8 @@ class RequestVerb:
     danger: bool = False
     input: str = ""
     """The words of the value that it needs besides a reason."""
+    file: str = ""
+    """The words of the files that it may be given. Such a verb takes no reason."""
 
 
 VERBS = {
@@ -62,6 +67,8 @@ VERBS = {
         "Run the failed parts again",
         "A new request makes the jobs that failed for good, and the elements that could not be split.",
         RESUBMIT_REQUEST,
+        input="Name of the program's file that the sent one replaces; empty: the same name",
+        file="Mended files of the program, if there are any",
     ),
     "close-out": RequestVerb("Close out", "Its result is accepted.", CLOSE_OUT_REQUEST, True),
     "announce": RequestVerb("Announce", "Its accepted result is made known.", ANNOUNCE_REQUEST, True),
@@ -100,13 +107,26 @@ def possible_verbs(request: RequestSummary, caller: Caller) -> dict[str, Request
     return {name: verb for name, verb in VERBS.items() if possible[name] and (manages or not verb.managers)}
 
 
+def sent_programs(form: SentForm) -> list[tuple[UploadedInput, bytes]]:
+    """The mended files of a resubmission, by the name of the file that each replaces."""
+    inner = form.fields.get("value", "").strip()
+    if inner and len(form.files) != 1:
+        raise InvalidInput("a name is for one file", hint="send one file, or leave the name empty")
+    programs = [
+        (UploadedInput(inner or file.name, hashlib.sha256(file.data).hexdigest(), len(file.data)), file.data)
+        for file in form.files
+    ]
+    twice = [name for name, count in Counter(file.name for file, _ in programs).items() if count > 1]
+    if twice:
+        raise InvalidInput(f"two files have the name {twice[0]}", hint="send one file for each name")
+    return programs
+
+
 def asked_of(name: str, form: Mapping[str, str]) -> object:
     """The message of a verb, from the fields of its form."""
     reason, value = form.get("reason", "").strip(), form.get("value", "").strip()
     if name == "assign":
         return RequestAssignment(team=value, reason=reason)
-    if name == "resubmit":
-        return RequestResubmission()
     if name != "priority":
         return RequestChange(reason)
     if not (value.isascii() and value.isdigit() and len(value) < 10):

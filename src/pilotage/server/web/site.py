@@ -20,9 +20,10 @@ from pilotage.server.http.routing import build_routes
 from pilotage.server.tokens import Caller
 from pilotage.server.web.api_answers import ApiAnswers
 from pilotage.server.web.assets import KEPT, Assets
+from pilotage.server.web.forms import read_form
 from pilotage.server.web.page import PageAddress, page_routers
 from pilotage.server.web.rendering import HEADERS, make_templates
-from pilotage.server.web.visit import Visit, read_form
+from pilotage.server.web.visit import Visit
 
 
 class WebSite:
@@ -66,7 +67,7 @@ class WebSite:
 
     async def nothing_here(self, request: Request) -> Response:
         """The page for an address that no page has."""
-        visit = Visit(self, request, {})
+        visit = Visit(self, request)
         with contextlib.suppress(NotAuthenticated, Forbidden):
             visit.sign_in(idle=True)
         return await _error_page(visit, NotFound("there is no such page"))
@@ -75,9 +76,9 @@ class WebSite:
         tokens = self.context.tokens
 
         async def serve(request: Request) -> Response:
-            visit = Visit(self, request, {})
+            visit = Visit(self, request)
             try:
-                visit.form = await read_form(request)
+                visit.sent = await read_form(request)
                 await self.context.follow_rules()
                 if not address.open:
                     visit.sign_in()

@@ -3,34 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import hmac
 import ipaddress
 import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
-from urllib.parse import parse_qsl, quote, urlsplit
+from urllib.parse import quote, urlsplit
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from pilotage.core.errors import Forbidden, InvalidInput, NotFound
+from pilotage.core.errors import Forbidden, NotFound
 from pilotage.server.context import Context
 from pilotage.server.tokens import Caller
 from pilotage.server.web.charts import Chart
+from pilotage.server.web.forms import SentForm
 from pilotage.server.web.rendering import HEADERS
-from pilotage.server.web_sessions import WebSession
+from pilotage.server.web_sessions import WebSession, cookie_name
 from pilotage.wire.call import ApiCall
 
 if TYPE_CHECKING:
     from pilotage.server.web.site import WebSite
 
 Answer = TypeVar("Answer")
-MOST_FIELDS = 200
-LARGEST_FORM = 4_000_000
-"""Bytes: the longest policy with all of its characters escaped, and more."""
-SMALL_FORM = 100_000
-"""Bytes of a form that is read at once."""
 _OWN_PAGE = re.compile(r"(?:[a-z]+(?:/[a-z0-9]+)*)?(?:\?[\w=&.%+~-]*)?")
 """An address of ours, relative to the first page: no other host can be named in it."""
 
@@ -38,11 +33,10 @@ _OWN_PAGE = re.compile(r"(?:[a-z]+(?:/[a-z0-9]+)*)?(?:\?[\w=&.%+~-]*)?")
 class Visit:
     """One request."""
 
-    def __init__(self, site: WebSite, request: Request, form: Mapping[str, str]) -> None:
+    def __init__(self, site: WebSite, request: Request) -> None:
         self._site = site
         self.request = request
-        self.form = form
-        """The fields of the form that was sent."""
+        self.sent = SentForm()
         self.session: WebSession | None = None
         self.caller: Caller | None = None
 
@@ -58,8 +52,7 @@ class Visit:
 
     @property
     def cookie_name(self) -> str:
-        """The cookie of this server: cookies of one machine are shared by all its ports."""
-        return "pilotage_" + hashlib.sha256(self.context.address.instance.encode()).hexdigest()[:12]
+        return cookie_name(self.context.address.instance)
 
     def sign_in(self, *, idle: bool = False) -> Caller:
         """Find the session of the cookie. Raises NotAuthenticated or Forbidden.
@@ -124,6 +117,11 @@ class Visit:
         response.set_cookie(self.cookie_name, "", max_age=0, path=None, httponly=True, samesite="strict")
 
     # --- its question
+
+    @property
+    def form(self) -> Mapping[str, str]:
+        """The fields of the form that was sent."""
+        return self.sent.fields
 
     @property
     def query(self) -> Mapping[str, str]:
@@ -218,20 +216,3 @@ def _is_this_machine(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
-
-
-async def read_form(request: Request) -> dict[str, str]:
-    """The fields of a form. A large one, such as a policy, is read in a thread."""
-    if request.method != "POST":
-        return {}
-    body = await request.body()
-    if len(body) > LARGEST_FORM:
-        raise InvalidInput("this form is too large", hint=f"{LARGEST_FORM:,} bytes at most")
-    try:
-        return _fields(body) if len(body) < SMALL_FORM else await asyncio.to_thread(_fields, body)
-    except ValueError as error:
-        raise InvalidInput("this form cannot be read") from error
-
-
-def _fields(body: bytes) -> dict[str, str]:
-    return dict(parse_qsl(body.decode("utf-8"), keep_blank_values=True, max_num_fields=MOST_FIELDS))

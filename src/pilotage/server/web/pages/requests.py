@@ -12,20 +12,23 @@ from pilotage.core.requests.states import UNFINISHED, RequestState
 from pilotage.server.web.change_form import ChangeForm, ask_first
 from pilotage.server.web.charts import Chart, ChartBar, ChartPart
 from pilotage.server.web.page import PageRouter
-from pilotage.server.web.request_verbs import VERBS, RequestVerb, asked_of, possible_verbs
+from pilotage.server.web.request_verbs import VERBS, RequestVerb, asked_of, possible_verbs, sent_programs
 from pilotage.server.web.visit import Visit
 from pilotage.wire.limits import MAX_INT64
 from pilotage.wire.queries import PageQuery
 from pilotage.wire.request_why import WHY_REQUEST
 from pilotage.wire.requests import (
     LIST_REQUESTS,
+    RESUBMIT_REQUEST,
     SHOW_HISTORY,
     SHOW_REQUEST,
+    RequestResubmission,
     RequestSite,
     RequestsQuery,
     RequestStep,
     RequestSummary,
 )
+from pilotage.wire.uploads import UPLOAD_MANY, bundle_header
 
 pages = PageRouter(menu="Requests", order=6)
 
@@ -89,6 +92,8 @@ async def ask_to_change(visit: Visit, request: int, verb: str) -> Response:
         back=f"requests/{request}",
         danger=words.danger,
         inputs=[("value", words.input, value)] if words.input else [],
+        file=words.file,
+        takes_reason=not words.file,
     )
     return await ask_first(visit, form)
 
@@ -99,8 +104,23 @@ async def change(visit: Visit, request: int, verb: str) -> Response:
     words = VERBS.get(verb)
     if words is None:
         raise NotFound(f"there is no verb {verb[:20]}")
-    answer = await visit.ask(words.call, asked_of(verb, visit.form), request=request)
+    asked = (
+        asked_of(verb, visit.form)
+        if words.call is not RESUBMIT_REQUEST
+        else await _resubmission(visit, request)
+    )
+    answer = await visit.ask(words.call, asked, request=request)
     return visit.redirect(f"requests/{answer.id}")
+
+
+async def _resubmission(visit: Visit, request: int) -> RequestResubmission:
+    """A resubmission with the files of the form, which are stored first, if the user may see the request."""
+    await visit.ask(SHOW_REQUEST, request=request)
+    programs = sent_programs(visit.sent)
+    if programs:
+        bundle = b"".join(bundle_header(file.digest, file.size) + data for file, data in programs)
+        await visit.respond(UPLOAD_MANY, bundle)
+    return RequestResubmission(inputs=[file for file, _ in programs])
 
 
 def requests_chart(requests: Sequence[RequestSummary]) -> Chart:
