@@ -56,6 +56,37 @@ def test_a_plain_user_neither_sees_nor_changes_jobs_of_others(shared: Instance, 
     assert {row.name for row in bob.costs(by="owner").rows} <= {"bob"}
 
 
+READ_ENVIRONMENTS = """\
+import glob, sys
+for path in glob.glob("/proc/[0-9]*/environ"):
+    try:
+        found = open(path, "rb").read()
+    except OSError:
+        continue
+    if ("zq" + "secret").encode() in found:
+        print("secret in", path, open(path[:-7] + "cmdline").read())
+print("server", set(open(f"/proc/{sys.argv[1]}/environ", "rb").read()))
+"""
+"""Run by a job under the account of the server."""
+
+
+def test_a_job_of_the_account_reads_no_key_in_an_environment(tmp_path: Path) -> None:
+    """Keys that came by the environment are in that of no process: not of the server, and of none that it starts."""
+    names = ("AWS_SECRET_ACCESS_KEY", "BEARER_TOKEN", "PGPASSWORD", "PILOTAGE_ANY")
+    pool = Instance(tmp_path)
+    pool.forked, pool.environment = False, dict.fromkeys(names, "zqsecret")
+    try:
+        pool.start()
+        pool.apply()
+        assert pool.process is not None
+        words = ["-c", READ_ENVIRONMENTS, str(pool.process.pid)]
+        job = pool.client().submit({"executable": "python3", "arguments": words}).first
+        pool.reaches(job, "Done")
+        assert pool.client().log(job).data.decode() == "server {0}\n"
+    finally:
+        pool.close()
+
+
 def test_agents_need_a_right_and_belong_to_their_user(shared: Instance) -> None:
     bob, owner = shared.client("bob"), shared.client()
     tokens = {"bob": owner.create_token("bob").token, "": (shared.home / "token").read_text().strip()}

@@ -24,6 +24,7 @@ from pilotage.main.database_options import (
     UrlOption,
     database_location,
 )
+from pilotage.main.hidden_environment import hide_environment
 from pilotage.main.server_options import (
     CollectorOption,
     ConnectionsOption,
@@ -40,6 +41,7 @@ from pilotage.main.server_options import (
     RecordOption,
     SandboxesOption,
 )
+from pilotage.outside.service_keys import with_keys
 
 if TYPE_CHECKING:
     from pilotage.server.process.home import Home, Listening, ServerFacts
@@ -84,6 +86,7 @@ def up(
     log_format: LogFormatOption = LogFormat.TEXT,
 ) -> int:
     """Start the server, with pilots on this machine. Creates the home folder at the first start."""
+    hide_environment()
     from pilotage.server.http.addresses import check_proxies, parse_listen
     from pilotage.server.process.home import Home, Listening
 
@@ -236,7 +239,9 @@ def _start_detached(
         command += ["--record", str(record.absolute()), "--record-limit", str(record_limit)]
     if sandboxes is not None:
         command += ["--sandboxes", str(sandboxes.expanduser().absolute())]
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("PILOTAGE_DATABASE")}
+    environment = {
+        key: value for key, value in with_keys().items() if not key.startswith("PILOTAGE_DATABASE")
+    }
     if home.database.file is not None:
         command += ["--database", str(home.database.file)]
     else:

@@ -18,11 +18,16 @@ from pilotage.core.errors import PilotageError
 from pilotage.core.pilots.handover import Seen
 from pilotage.core.policy.batch_systems.arc import ArcOptions
 from pilotage.core.policy.storage_model import S3Options
+from pilotage.outside import service_keys
 from pilotage.outside.batch.adapter import BatchSubmission, Shape, split_stamp
 from pilotage.outside.batch.arc.credentials import find_credential
 from pilotage.outside.batch.local import LocalBatch, own_environment
 from pilotage.outside.catalogue.rucio.credentials import find_token
+from pilotage.outside.service_keys import is_key
 from pilotage.outside.storage.credentials import find_credentials
+from pilotage.outside.storage.operations import S3Operation
+from pilotage.outside.storage.s3 import S3Place
+from pilotage.server.duties.batch_clients import outer_environment
 from tests.deadlines import PATIENCE
 
 
@@ -177,7 +182,23 @@ def test_pilots_do_not_get_the_keys_of_the_server() -> None:
     # A folder of the session has no key itself.
     secret = variables.asked - {"XDG_RUNTIME_DIR"}
     assert {"AWS_SECRET_ACCESS_KEY", "BEARER_TOKEN"} <= secret
+    assert {name for name in secret if not is_key(name)} == {"BEARER_TOKEN_FILE"}, (
+        "taken out of the environment"
+    )
     assert own_environment(dict.fromkeys((*secret, "AWS_PROFILE", "LANG"), "x"), "") == {"LANG": "x"}
+
+
+def test_keys_leave_the_environment_and_still_sign(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret", "BEARER_TOKEN": "token"}
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(service_keys, "_taken", {})
+    service_keys.take_keys()
+    assert not given.keys() & {*os.environ, *outer_environment()}
+    assert given.items() <= service_keys.with_keys().items()
+    place = S3Place(S3Options(endpoint="https://s3.example.org", bucket="b"))
+    assert "key" in place.sign(S3Operation("get", "s3://s3.example.org/b/x"), 1.0).address
+    place.close()
 
 
 def test_pilots_do_not_see_the_python_of_the_server(tmp_path: Path) -> None:

@@ -50,6 +50,7 @@ from pilotage.outside.batch.submission import (
     SubmissionRefusal,
 )
 from pilotage.outside.batch.this_machine import host_attributes
+from pilotage.outside.service_keys import is_key
 
 _FOREIGN_PREFIXES = (
     *("SLURM", "SBATCH_", "SRUN_", "PBS_", "SGE_", "LSB_", "LSF_"),
@@ -67,8 +68,8 @@ _STATES = {
 MAX_LAST_OUTPUT = 500
 """Characters of the output of a pilot that has ended, as the reason of its end."""
 
-_KEYS = frozenset({"BEARER_TOKEN", "BEARER_TOKEN_FILE"})
-"""The keys of the server for services outside. Keys of AWS begin with AWS_."""
+_KEY_FILES = frozenset({"BEARER_TOKEN_FILE"})
+"""They name files with keys of the server."""
 _PYTHON = frozenset({"VIRTUAL_ENV", "VIRTUAL_ENV_PROMPT", "__PYVENV_LAUNCHER__"})
 
 
@@ -84,8 +85,8 @@ def own_environment(environment: Mapping[str, str], prefix: str | None = None) -
     kept = {
         name: value
         for name, value in environment.items()
-        if name not in _FOREIGN | _PYTHON | _KEYS
-        and not name.startswith((*_FOREIGN_PREFIXES, "PYTHON", "AWS_"))
+        if name not in _FOREIGN | _PYTHON | _KEY_FILES
+        and not (is_key(name) or name.startswith((*_FOREIGN_PREFIXES, "PYTHON")))
     }
     if prefix and "PATH" in kept:
         own = os.path.realpath(os.path.join(prefix, "bin"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import ssl
 from collections.abc import Mapping, Sequence
@@ -14,6 +13,7 @@ import httpx
 from pilotage.core.errors import Conflict, Forbidden, InvalidInput, NotFound, PilotageError, Unreachable
 from pilotage.core.policy.storage_model import S3Options
 from pilotage.outside.call_deadlines import CallDeadlines, TookTooLong
+from pilotage.outside.service_keys import with_keys
 from pilotage.outside.storage.credentials import find_credentials
 from pilotage.outside.storage.operations import ObjectPiece, S3Operation, SignedRequest, StoredObject
 from pilotage.outside.storage.sigv4 import S3Request, presigned, quoted_path
@@ -72,7 +72,7 @@ class S3Place:
                 query["start-after"] = self._key_of(operation.after)
             key = ""
         request = S3Request(method, self._address_of(key), query, dict(operation.headers))
-        credentials = find_credentials(options, os.environ)
+        credentials = find_credentials(options, with_keys())
         return SignedRequest(method, presigned(request, credentials, options.region, now, options.lifetime))
 
     def _key_of(self, url: str) -> str:

@@ -13,6 +13,7 @@ from pilotage.outside.batch.adapter import BatchAdapter, BatchSubmission
 from pilotage.outside.batch.properties import all_properties, write_properties
 from pilotage.outside.batch.registry import ServerMachine, make_adapter_of
 from pilotage.outside.batch.script import PilotSettings, pilot_program, render, render_fetching
+from pilotage.outside.service_keys import taken_keys
 from pilotage.server.context import Context, proxy_of
 from pilotage.server.duties.relays import relay_of
 
@@ -24,7 +25,7 @@ COMMAND_TIMEOUT = 15.0
 
 
 def outer_environment() -> dict[str, str]:
-    """The environment of this process without the server's own variables."""
+    """The environment of programs that the server starts: without its own variables and its keys for services."""
     return {name: value for name, value in os.environ.items() if not name.startswith(SERVER_PREFIXES)}
 
 
@@ -32,9 +33,8 @@ def server_machine(context: Context, open_files: int | None = None) -> ServerMac
     """The machine of this server."""
     host = socket.gethostname() if context.pool.peers.shared else ""
     pilots = context.pilots
-    return ServerMachine(
-        outer_environment(), getpass.getuser(), pilots.logs, host, open_files, ssh=pilots.ssh.of
-    )
+    environment = {**outer_environment(), **taken_keys()}
+    return ServerMachine(environment, getpass.getuser(), pilots.logs, host, open_files, ssh=pilots.ssh.of)
 
 
 class BatchClients(Protocol):

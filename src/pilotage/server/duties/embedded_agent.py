@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +12,7 @@ from pathlib import Path
 from pilotage.core.requests.states import RequestState
 from pilotage.server.context import Context
 from pilotage.server.daemon_threads import DaemonThreads
+from pilotage.server.duties.batch_clients import outer_environment
 from pilotage.server.duties.duty import Duty
 from pilotage.server.outside_calls import OutsideCalls
 from pilotage.store.tables import requests
@@ -122,7 +122,6 @@ class _AgentProcess:
 
     def _start(self, team: str) -> None:
         """Start the agent with the token of the home. Variables of the server's user do not reach it."""
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("PILOTAGE_")}
         with contextlib.suppress(FileNotFoundError):
             if self.log.stat().st_size > MAX_LOG:
                 self.log.replace(self.log.with_suffix(".log.1"))
@@ -144,7 +143,7 @@ class _AgentProcess:
                 stderr=file,
                 start_new_session=True,
                 cwd="/",
-                env=environment,
+                env=outer_environment(),
             )
 
     def _exit_code(self) -> int | None:

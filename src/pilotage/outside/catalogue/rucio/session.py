@@ -17,6 +17,7 @@ from pilotage.core.policy.catalogue_types.rucio import RucioOptions
 from pilotage.core.short_text import cut_middle
 from pilotage.outside.call_deadlines import CallDeadlines, TookTooLong
 from pilotage.outside.catalogue.rucio.credentials import find_token, read_password
+from pilotage.outside.service_keys import with_keys
 
 Row = TypeVar("Row")
 
@@ -100,7 +101,9 @@ class RucioSession:
     def _new_token(self) -> str:
         options = self._options
         is_bearer = options.auth == "token"
-        self._token = find_token(options.token_file, os.environ, os.getuid()) if is_bearer else self._log_in()
+        self._token = (
+            find_token(options.token_file, with_keys(), os.getuid()) if is_bearer else self._log_in()
+        )
         return self._token
 
     def _log_in(self) -> str:
