@@ -26,6 +26,7 @@ from pilotage.services.pilots import leases
 from pilotage.services.pilots.enrolment import enrol, secret_hash
 from pilotage.services.pilots.exchange import token_hash
 from pilotage.services.pilots.lifecycle import PilotEnd, end_silent_pilot
+from pilotage.services.pilots.payload_uses import use_of
 from pilotage.services.policy import apply, bans, site_states
 from pilotage.services.pool import shared_limits
 from pilotage.services.pool.state import Pool
@@ -33,6 +34,7 @@ from pilotage.services.tokens import changes as tokens
 from pilotage.store.cluster import changes
 from pilotage.store.tables import events, history, instance, jobs, pilots
 from pilotage.store.writer.transaction import Transaction
+from pilotage.wire.payload_use import JobUse, PayloadUse
 from pilotage.wire.pilot import EnrolRequest, ExchangeRequest
 from tests.contract.one_of_several import POLICY, One
 from tests.contract.stores import fill, postgresql_store
@@ -427,8 +429,8 @@ def silent(one: One, now: float, *, orphans: bool = False) -> list[PilotId]:
     return one.writer.call(lambda tx: leases.silent(one.pool, tx, now))
 
 
-def beat(one: One, token: str, now: float) -> None:
-    request = ExchangeRequest(incarnation=1)
+def beat(one: One, token: str, now: float, **parts: Any) -> None:
+    request = ExchangeRequest(incarnation=1, **parts)
     one.writer.call(lambda tx: exchange(one.pool, tx, token, request, now))
 
 
@@ -489,6 +491,29 @@ def test_a_pilot_that_another_server_ended_is_forgotten(pools: tuple[One, One, Q
     counted = a.connection.execute("SELECT finished FROM pilots WHERE id = ?", (pilot,)).fetchone()
     assert counted == (3,)
     assert silent(a, 900.0) == []
+
+
+def test_each_server_knows_the_use_of_all_payloads(pools: tuple[One, One, QueueId]) -> None:
+    a, b, _ = pools
+    pilot = new_pilot(a, "telling")
+    token = call_home(a, "telling", 10.0)
+
+    def known() -> list[JobUse | None]:
+        b.follow()
+        a.follow()
+        return [use_of(one.pool, 1, 3, "Running", pilot) for one in (a, b)]
+
+    assert known() == [None, None]
+    beat(a, token, 20.0, uses=[PayloadUse(1, 3, ran=9.0, cpu=4.0)])
+    told = JobUse(20.0, 9.0, 4.0, 0.0, 0, 0, None)
+    assert known() == [told, told]
+    beat(b, token, 50.0, uses=[PayloadUse(1, 3, ran=39.0, cpu=8.0)])
+    assert known()[1] == JobUse(50.0, 39.0, 8.0, 0.0, 0, 0, None), "the pilot speaks to the other server now"
+    beat(b, token, 80.0, uses=[PayloadUse(1, 3, ran=69.0, cpu=9.0)])
+    assert known() == [JobUse(80.0, 69.0, 9.0, 0.0, 0, 0, None)] * 2
+    beat(b, token, 90.0, uses=[PayloadUse(1, 3, ran=79.0)], leaving="idle")
+    assert known() == [None, None]
+    assert (a.pool.pilots.uses, b.pool.pilots.uses) == ({}, {})
 
 
 def test_the_server_with_the_duty_listens_to_pilots_whose_server_has_gone(

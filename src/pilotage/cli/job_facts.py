@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from pilotage.cli.time_format import format_duration, format_instant, format_size
-from pilotage.core.jobs.states import GIVEN_BACK, TAKEN_AHEAD
+from pilotage.core.jobs.states import GIVEN_BACK, TAKEN_AHEAD, WITH_USE
+from pilotage.core.jobs.use_wording import NOT_TOLD, full_use
 
 if TYPE_CHECKING:
     from pilotage.wire.jobs import JobDetail
@@ -34,6 +35,10 @@ def job_facts(detail: JobDetail, now: float, *, exact: bool) -> Iterator[Fact]:
     yield "submitted", format_instant(job.submitted, now, exact=exact)
     yield "started", format_instant(job.started, now, exact=exact)
     yield "ended", format_instant(job.ended, now, exact=exact)
+    if job.use is not None:
+        yield "use", full_use(job.use, detail.description.get("memory") or 0, now)
+    elif job.state in WITH_USE:
+        yield "use", NOT_TOLD
     yield from _result_facts(detail)
 
 

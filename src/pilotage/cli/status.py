@@ -21,6 +21,7 @@ from pilotage.cli.session import LONG_PATIENCE, PATIENCE, LimitOption, Session, 
 from pilotage.cli.time_format import format_instant
 from pilotage.core.errors import InvalidInput, NotFound
 from pilotage.core.jobs.states import FINAL, JobState
+from pilotage.core.jobs.use_wording import short_use
 
 if TYPE_CHECKING:
     from pilotage.client import Client
@@ -137,7 +138,9 @@ def _summary_line(counts: Counts, selection: Selection, limit: int) -> str:
 def _row(job: JobSummary, now: float, *, exact: bool) -> tuple[object, ...]:
     changed = format_instant(job.ended or job.started or job.submitted, now, exact=exact)
     code = "" if job.exit_code is None else job.exit_code
-    return (job.id, job.state, job.name, job.owner, job.site, code, changed, job.reason)
+    use = short_use(job.use, now) if job.use is not None else ""
+    reason = "; ".join(filter(None, (job.reason, use)))
+    return (job.id, job.state, job.name, job.owner, job.site, code, changed, reason)
 
 
 def _show_job(screen: CommandOutput, client: Client, number: int) -> None:

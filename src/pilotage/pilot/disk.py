@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import os
-from typing import Callable, Dict, List, Mapping, Tuple
+from typing import Callable, Dict, List, Mapping, NamedTuple, Tuple
 
 from pilotage.wire.pilot import MB
 
@@ -65,7 +65,7 @@ class WorkDisk:
             self._written = {} if error is not None else result
 
         self._background.submit(
-            lambda connection: {key: written(paths) // MB for key, paths in folders.items()}, keep
+            lambda connection: {key: contents(paths).written // MB for key, paths in folders.items()}, keep
         )
 
 
@@ -78,19 +78,31 @@ def free_space(folder: str) -> float:
     return status.f_bavail * status.f_frsize // MB
 
 
-def written(folders: Tuple[str, ...]) -> int:
-    """Bytes on the disk below these folders, as far as they can be read. Links are not followed."""
-    total, left, waiting = 0, MAX_ENTRIES, list(folders)
+class Contents(NamedTuple):
+    """The files below some folders."""
+
+    written: int
+    """Bytes on the disk."""
+    changed_at: float
+    """When a file that is not empty changed last, by the clock of the file system; 0: there is none."""
+
+
+def contents(folders: Tuple[str, ...]) -> Contents:
+    """The files below these folders, as far as they can be read. Links are not followed."""
+    total, changed_at, left, waiting = 0, 0.0, MAX_ENTRIES, list(folders)
     while waiting and left > 0:
         try:
             with os.scandir(waiting.pop()) as entries:
                 for entry in entries:
                     left -= 1
-                    total += entry.stat(follow_symlinks=False).st_blocks * 512
+                    status = entry.stat(follow_symlinks=False)
+                    total += status.st_blocks * 512
                     if entry.is_dir(follow_symlinks=False):
                         waiting.append(entry.path)
+                    elif status.st_size:
+                        changed_at = max(changed_at, status.st_mtime)
                     if left <= 0:
                         break
         except OSError:
             continue
-    return total
+    return Contents(total, changed_at)

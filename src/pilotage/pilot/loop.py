@@ -43,6 +43,7 @@ from .start_log import StartLog
 from .system import LEAVE_SIGNALS, clock
 from .thread_pool import ThreadPool
 from .transport import RequestRefused, ServerConnection
+from .use_watch import UseWatch
 
 _MAX_SLEEP = 5.0
 _BACKGROUND_THREADS = 4
@@ -109,6 +110,7 @@ class Loop:
         )
         self._background = background
         self._disk = WorkDisk(folder, background, clock)
+        self._uses = UseWatch(config.heartbeat, background, clock)
         self._streamer = LogStreamer(background, clock)
         rng = random.Random()  # noqa: S311 (jitter)
         self._machine = Machine(config, clock(), rng)
@@ -125,6 +127,7 @@ class Loop:
             runner.reap()
             runner.enforce_limits()
             self._streamer.send(runner.running)
+            self._uses.measure(runner.running, self._machine.timing.due_at)
             self._starts.write_due(clock())
             events, runner.events = self._events + runner.events, []
             self._events = []
@@ -171,6 +174,7 @@ class Loop:
             self._starts.write()
         if request.leaving and self._sends_log:
             request.log = log_tail()
+        request.uses = self._uses.take()
 
         def exchange(connection: ServerConnection) -> ExchangeResponse:
             return connection.post(EXCHANGE.path, request, ExchangeResponse)

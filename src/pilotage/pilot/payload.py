@@ -75,7 +75,9 @@ class RunningPayload:
         """The pilot stops it, so the end of its standard output and error is sent before it is given back."""
         self.max_output = max_output
         self.cpu = 0.0
-        self.rss = 0
+        self.rss = self.memory = 0
+        """Bytes of memory at most, and now; as of `sampled_at`, like `cpu`."""
+        self.sampled_at: Optional[float] = None
         self.tail_offsets: Dict[str, int] = {"stdout": 0, "stderr": 0}
         self.finish = Finish(offer.job, offer.epoch)
         order = offer.payload.data
@@ -228,6 +230,11 @@ class RunningPayload:
             return math.inf
         end = min(self.wall_end(), stops_at)
         return max(end - self.payload.warn, self.started + FIRST_WARNING)
+
+    def note_memory(self, memory: int, now: float) -> None:
+        """Record a sample of its processes."""
+        self.memory, self.sampled_at = memory, now
+        self.rss = max(self.rss, memory)
 
     # After the process has ended
 

@@ -378,7 +378,7 @@ class PayloadRunner:
             if limit and rss > limit and len(own_processes) > 1:
                 # The sum counts shared pages once per process: measure again without.
                 rss = proportional_memory(process.pid for process in own_processes) or rss
-            payload.rss = max(payload.rss, rss)
+            payload.note_memory(rss, now)
             if limit and rss > limit:
                 self._terminate(payload, "limit-memory", f"{rss // MB} MB of {payload.payload.memory} MB")
             if payload.cpu > cpu_limit(payload.payload, self._power):

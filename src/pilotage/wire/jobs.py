@@ -22,6 +22,7 @@ from pilotage.wire.limits import (
     Message,
     Offset,
 )
+from pilotage.wire.payload_use import JobUse
 from pilotage.wire.queries import PageSize
 
 MAX_IDS = 100_000
@@ -105,6 +106,8 @@ class JobSummary:
     `JobDetail` names them; `reason` tells the first of them of a job that is Done."""
     parameters: Dict[str, Any] = field(default_factory=dict)
     """This job's values by the names of its submission's parameters; the unnamed one is ""."""
+    use: Optional[JobUse] = None
+    """The use of a job that runs; None: it does not run, or its pilot has told nothing yet."""
 
 
 @dataclass

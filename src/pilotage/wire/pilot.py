@@ -26,6 +26,7 @@ from .limits import (
     Name,
     Seconds,
 )
+from .payload_use import PayloadUse
 
 MB = 1 << 20
 """The unit of memory, here and everywhere: that of batch systems and of /proc."""
@@ -271,6 +272,8 @@ class ExchangeRequest:
     soon has no start here: its end tells how long it ran."""
     ahead: Annotated[List[Id], Bounds(longest=MAX_HELD)] = field(default_factory=list)
     """The jobs among `confirms` that are started later, as earlier ones end. They use no core yet."""
+    uses: Annotated[List[PayloadUse], Bounds(longest=MAX_HELD)] = field(default_factory=list)
+    """All payloads that were measured since the last message; about once per heartbeat, never a message of its own."""
 
 
 @dataclass

@@ -7,6 +7,7 @@ from typing import Dict, List, Optional
 
 from pilotage.wire.call import PERSON, ApiCall, NoRequest
 from pilotage.wire.matchmaking import SubExpression
+from pilotage.wire.payload_use import JobUse
 
 
 @dataclass
@@ -214,6 +215,8 @@ class Why:
     """Earlier waits of the queue, oldest first."""
     blockers: List[Blocker] = field(default_factory=list)
     """The first open conditions of a Blocked job."""
+    use: Optional[JobUse] = None
+    """The use of a job that runs; None: it does not run, or its pilot has told nothing yet."""
 
 
 WHY_JOB = ApiCall("GET", "/v1/jobs/{job}/why", NoRequest, Why, PERSON)

@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from pilotage.pilot.assignments import Assignment, Assignments, Stage
-from pilotage.pilot.disk import FREE_PERIOD, MAX_ENTRIES, WRITTEN_PERIOD, WorkDisk, free_space, written
+from pilotage.pilot.disk import FREE_PERIOD, MAX_ENTRIES, WRITTEN_PERIOD, WorkDisk, contents, free_space
 from pilotage.pilot.events import DiskMeasured, Event, PayloadEnded, Tick
 from pilotage.pilot.job_rate import JobRate
 from pilotage.pilot.pilot_config import PilotConfig
@@ -79,19 +79,19 @@ def test_written_counts_all_files_below_and_follows_no_link(tmp_path: Path) -> N
     (folder / "deep" / "deeper").mkdir(parents=True)
     elsewhere.mkdir()
     (elsewhere / "large").write_bytes(os.urandom(4 * MB))
-    before = written((str(folder),))
+    before = contents((str(folder),)).written
     (folder / "deep" / "deeper" / "file").write_bytes(os.urandom(MB))
     (folder / "link").symlink_to(elsewhere)
     with (folder / "sparse").open("wb") as file:
         file.truncate(100 * MB)
-    assert MB <= written((str(folder), str(tmp_path / "gone"))) - before < 2 * MB
+    assert MB <= contents((str(folder), str(tmp_path / "gone"))).written - before < 2 * MB
 
 
 def test_a_tree_of_any_size_is_read_to_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pilotage.pilot.disk.MAX_ENTRIES", 3)
     for number in range(9):
         (tmp_path / f"f{number}").write_bytes(b"x" * 4096)
-    assert 0 < written((str(tmp_path),)) <= 3 * 8192 < 9 * 4096
+    assert 0 < contents((str(tmp_path),)).written <= 3 * 8192 < 9 * 4096
     assert MAX_ENTRIES > 3
 
 

@@ -157,6 +157,9 @@ FINAL = frozenset({S.DONE, S.FAILED, S.KILLED, S.SKIPPED, S.SUPERSEDED, S.DELETE
 RUNS = frozenset({S.RUNNING, S.STALLED, S.COMPLETING})
 """Its payload has started: the job holds cores."""
 
+WITH_USE = RUNS - {S.COMPLETING}
+"""Its payload may still run, so its pilot tells its use."""
+
 CONFIRMED = RUNS | {S.TAKEN}
 """Confirmed by a pilot: custody *held* in the hand-over."""
 

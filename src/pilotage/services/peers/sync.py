@@ -71,6 +71,8 @@ def _apply(pool: Pool, tx: Transaction, change: ChangeRow) -> None:
     pool.jobs.followed = {**pool.jobs.followed, **update.followed}
     if update.queues:
         pool.forget_queues(tx, update.queues)
+    # Before that: it may tell the end of the same pilots.
+    pool.pilots.uses.update(update.uses)
     if update.pilots:
         _forget_pilots(pool, tx, update.pilots)
     if update.information:
@@ -101,6 +103,7 @@ def _forget_pilots(pool: Pool, tx: Transaction, ids: Sequence[PilotId]) -> None:
         or pilot in pool.pilots.finished
         or pilot in pool.shares.turns.running
         or pilot in pool.pilots.heard
+        or pilot in pool.pilots.uses
     ]
     running = pilots.servers_of_running(tx.connection, known) if known else {}
     for pilot in known:

@@ -26,6 +26,7 @@ from pilotage.services.matching.match import Match
 from pilotage.services.pilots.come_back import come_back, contradict_absence, lapsed_attempt
 from pilotage.services.pilots.held_claims import HeldClaims, reported_jobs
 from pilotage.services.pilots.lifecycle import PilotEnd, end_of_goodbye, end_pilot
+from pilotage.services.pilots.payload_uses import note_uses
 from pilotage.services.pool.peers import PeerUpdate
 from pilotage.services.pool.state import Pool
 from pilotage.store.tables import attempts, pilots
@@ -110,7 +111,9 @@ def exchange_many(
     tx.put_all(pool.pilots.last_seen, living, now)
     # No rollback takes a sign of life back.
     pool.pilots.heard.update(dict.fromkeys(living, now))
-    claims.load([(request.pilot.id, request.request) for request in requests])
+    messages_of = [(request.pilot.id, request.request) for request in requests]
+    claims.load(messages_of)
+    note_uses(pool, tx, messages_of, now)
     for request in requests:
         request.carry_out()
     moves.write()

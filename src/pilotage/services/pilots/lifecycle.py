@@ -256,4 +256,5 @@ def forget_unheard(pool: Pool, tx: Transaction, pilot: PilotId) -> None:
     tx.on_rollback(pool.shares.turns.end(pilot, pool.pilots.last_seen.get(pilot)))
     tx.delete(pool.pilots.last_seen, pilot)
     tx.delete(pool.pilots.heard, pilot)
+    tx.delete(pool.pilots.uses, pilot)
     tx.discard(pool.pilots.stalled, pilot)

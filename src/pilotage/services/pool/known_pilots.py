@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
-from pilotage.core.ids import PilotId
+from pilotage.core.ids import JobId, PilotId
 from pilotage.services.pool.lru_cache import LruCache
 from pilotage.services.pool.pilot_watch import PilotWatch
 from pilotage.store.tables import pilots as pilot_rows
 from pilotage.store.tables.pilots import PilotRow
 from pilotage.store.writer.transaction import Transaction
+from pilotage.wire.payload_use import JobUse
 
 MAX_PILOTS = 16384
 """Rows in the cache. The least recently used row is evicted first, and read again at its pilot's next message."""
@@ -51,6 +52,10 @@ class PilotCache(LruCache[str, PilotRow]):
             self.forget(pilot)
 
 
+Uses = dict[JobId, tuple[int, JobUse]]
+"""Running job → the epoch of its attempt, and its use."""
+
+
 @dataclass(slots=True)
 class KnownPilots:
     """The state of pilots that the store has only in part."""
@@ -65,6 +70,8 @@ class KnownPilots:
     unconfirmed: dict[PilotId, float] = field(default_factory=dict)
     """Pilots with offered jobs that they may not have confirmed, and the time of the first such offer."""
     stalled: set[PilotId] = field(default_factory=set)
+    uses: dict[PilotId, Uses] = field(default_factory=dict)
+    """The use of the running payloads of each pilot, as it told last (services/pilots/payload_uses.py)."""
     finished: dict[PilotId, int] = field(default_factory=dict)
     """Jobs finished since the count was last written to the pilot's row."""
 

@@ -14,6 +14,7 @@ from pilotage.core.ids import JobId, PilotId, QueueId
 from pilotage.core.queues.index_delta import IndexDelta
 from pilotage.core.queues.indexed_queue import HeadsRequest
 from pilotage.core.queues.own_part import OwnPart
+from pilotage.services.pool.known_pilots import Uses
 from pilotage.services.pool.records import IndexLoading
 from pilotage.store.tables import counts as count_rows
 from pilotage.store.tables import jobs as job_rows
@@ -38,6 +39,8 @@ class PeerUpdate(msgspec.Struct, omit_defaults=True):
     """CEs with new answers of their batch systems, each with whether its host classes have changed."""
     pilots: list[PilotId] = []
     """Pilots that speak to this server now, or that it has ended."""
+    uses: dict[PilotId, Uses] = {}
+    """The use of running payloads that pilots told."""
 
     def add(self, later: PeerUpdate) -> None:
         """Merge an update that was made later in the same transaction."""
@@ -50,6 +53,7 @@ class PeerUpdate(msgspec.Struct, omit_defaults=True):
             for ce in (*self.information, *later.information)
         }
         self.pilots = [*self.pilots, *later.pilots]
+        self.uses = {**self.uses, **later.uses}
 
 
 _decoder = msgspec.json.Decoder(PeerUpdate)

@@ -13,7 +13,7 @@ from functools import partial
 from pilotage.core.brokering.ce_ad import CeAd
 from pilotage.core.ids import JobId, QueueId
 from pilotage.core.jobs.description import JobDescription
-from pilotage.core.jobs.states import CONFIRMED, FINAL, JobState
+from pilotage.core.jobs.states import CONFIRMED, FINAL, WITH_USE, JobState
 from pilotage.core.pilots.backoff import Pause
 from pilotage.core.policy import Policy
 from pilotage.core.queues.identity import QueueIdentity
@@ -135,6 +135,10 @@ def _not_waiting(connection: Connection, job: JobSummary, now: float) -> wire.Wh
     elif job.state == JobState.RESCHEDULED:
         until = wait_reasons.not_before(connection, JobId(job.id))
         summary, advice = job_wording.rescheduled(job, until, now)
+    elif job.state in WITH_USE:
+        facts = listing.job_facts(connection, job.id)
+        limit = stored_description(facts, job.id).memory if facts else 0
+        summary, advice = job_wording.running(job, limit, now)
     elif job.state in CONFIRMED or job.state == JobState.MATCHED:
         summary, advice = job_wording.held(job)
     elif job.state == JobState.BLOCKED:
@@ -143,7 +147,7 @@ def _not_waiting(connection: Connection, job: JobSummary, now: float) -> wire.Wh
         summary, advice = job_wording.held_back(job)
     else:
         summary, advice = f"job {job.id} is {job.state}", ""
-    return wire.Why(summary, advice, job=job.id, state=job.state, until=until, queue=job.queue)
+    return wire.Why(summary, advice, job=job.id, state=job.state, until=until, queue=job.queue, use=job.use)
 
 
 # --- queues

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from pilotage.core.jobs.use_wording import NOT_TOLD, full_use, may_be_stuck, verdict
 from pilotage.core.plurals import plural
 from pilotage.wire.jobs import JobSummary
 from pilotage.wire.why import PlaceInQueue
@@ -49,6 +50,18 @@ def blocked(job: JobSummary, limit: str) -> tuple[str, str]:
 def held_back(job: JobSummary) -> tuple[str, str]:
     reason = job.reason or f"held by {job.owner} at submission"
     return f"job {job.id} is {reason}", f"`pilotage release {job.id}` lets it run"
+
+
+def running(job: JobSummary, limit: int, now: float) -> tuple[str, str]:
+    """A job whose payload runs, and whether it may be stuck. `limit`: MB that it may have; 0: there is no limit."""
+    summary, advice = held(job)
+    if job.use is None:
+        return f"{summary}; {NOT_TOLD}", advice
+    works = "" if job.state == "Stalled" else f"{verdict(job.use)}: "
+    summary += f"; {works}{full_use(job.use, limit, now)}"
+    if not advice and may_be_stuck(job.use):
+        advice = f"`pilotage logs {job.id}` shows its output so far, and `pilotage kill {job.id}` ends it"
+    return summary, advice
 
 
 def held(job: JobSummary) -> tuple[str, str]:

@@ -36,9 +36,10 @@ from pilotage.services.jobs.audited_actions import act_audited
 from pilotage.services.jobs.dependants import count_needing
 from pilotage.services.jobs.payload import parameter_values, stored_description
 from pilotage.services.pilots import leases
+from pilotage.services.pilots.payload_uses import use_of
 from pilotage.store.engine.rows import from_row
 from pilotage.store.tables import attempts, events, listing
-from pilotage.store.tables.listing import JobFacts
+from pilotage.store.tables.listing import JobFacts, JobSummaryRow
 from pilotage.store.tables.selections import JobSelection
 from pilotage.wire import limits
 from pilotage.wire.jobs import (
@@ -73,7 +74,7 @@ FOLLOW_SECONDS = 30.0
 """Seconds for which a pilot streams the output of a job after a request for it."""
 MAX_LOG_BYTES = 1_000_000
 REFUSALS_SHOWN = 100
-_summary_of, _attempt_of = from_row(JobSummary), from_row(Attempt)
+_attempt_of = from_row(Attempt)
 
 
 def selection_of(conditions: Selection) -> JobSelection:
@@ -89,7 +90,11 @@ def jobs(asked: JobsQuery, context: TheContext, caller: TheCaller) -> Response:
     rows = listing.job_rows(
         connection, selection_of(asked), caller.viewer(), asked.after, asked.limit, newest=asked.newest
     )
-    return page("jobs", ((row.id, _summary_of(row)) for row in rows), asked.limit)
+    return page("jobs", ((row.id, _summary(context, row)) for row in rows), asked.limit)
+
+
+def _summary(context: Context, row: JobSummaryRow) -> JobSummary:
+    return JobSummary(*row, use_of(context.pool, row.id, row.epoch, row.state, row.pilot))
 
 
 @router.call(COUNT_JOBS)
@@ -254,7 +259,7 @@ def _visible_job(context: Context, caller: Caller, job: int) -> tuple[JobSummary
     facts = listing.job_facts(connection, job) if rows else None
     if not rows or facts is None:
         raise NotFound(f"there is no job {job}", hint="or it is not yours")
-    return _summary_of(rows[0]), facts
+    return _summary(context, rows[0]), facts
 
 
 def _stored_stream(context: Context, facts: JobFacts, job: int, stream: str, offset: int) -> bytes:

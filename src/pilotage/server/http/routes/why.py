@@ -12,6 +12,7 @@ from pilotage.server.duties.wait_reasons import snapshot
 from pilotage.server.http.call_router import CallRouter
 from pilotage.server.http.callers import TheCaller, TheContext
 from pilotage.server.tokens import Caller
+from pilotage.services.pilots.payload_uses import use_of
 from pilotage.services.why import answer as services
 from pilotage.services.why import blockers
 from pilotage.store.tables import listing, submissions, wait_reasons
@@ -37,6 +38,7 @@ async def why_job(job: Id, context: TheContext, caller: TheCaller) -> Why:
 
 async def _why(context: Context, job: JobSummary) -> Why:
     now = context.clock()
+    job.use = use_of(context.pool, job.id, job.epoch, job.state, job.pilot)
     queue_snapshot = await snapshot(context, now) if job.state == JobState.WAITING else None
     return await asyncio.to_thread(
         lambda: services.why_job(queue_snapshot, context.readers.connection(), job, now)
