@@ -46,8 +46,8 @@ ROOMS = {
 }  # fmt: skip
 """Parts of Pilotage that no cheap command needs."""
 WIRE = {
-    "call", "duties", "jobs", "limits", "pilot", "pilots", "proxy", "queries", "server_address", "server_trust",
-    "submissions",
+    "call", "duties", "jobs", "limits", "payload_use", "pilot", "pilots", "proxy", "queries", "server_address",
+    "server_trust", "submissions",
 }  # fmt: skip
 """Modules of `wire` that `status` may import. Each dataclass costs processor time in every command."""
 
