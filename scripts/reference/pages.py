@@ -27,6 +27,7 @@ from scripts.reference.database_checks import database_checks_markdown
 from scripts.reference.faces import addresses, verbs
 from scripts.reference.forwarding import forwarding_markdown
 from scripts.reference.job_description import reference_markdown as job_description
+from scripts.reference.plug_ins import doors_markdown
 from scripts.reference.policy import correctors_markdown
 from scripts.reference.policy import reference_markdown as keys_of_policy
 from scripts.reference.requests import reference_markdown as request_specification
@@ -307,6 +308,19 @@ goes on.
 """
 
 
+def doors_for_plug_ins() -> str:
+    return f"""\
+{MADE.format(source="main/plug_ins.py")}
+
+# Doors for plug-ins
+
+A distribution adds a plug-in by an entry point in one of these groups. [Write a plug-in](../how-to/write-a-plug-in.md)
+says how. `pilotage plugins` lists the installed ones.
+
+{doors_markdown()}
+"""
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "states.md": states,
     "handover.md": hand_over,
@@ -321,6 +335,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "api.md": lambda: with_parts("api.md"),
     "client.md": lambda: with_parts("client.md"),
     "database-checks.md": database_checks,
+    "plug-ins.md": doors_for_plug_ins,
 }
 
 

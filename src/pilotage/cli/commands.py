@@ -178,6 +178,7 @@ COMMANDS: dict[str, LazyCommand] = {
 
 GROUPS: dict[str, str] = {
     "db": "Back up, restore, check and upgrade the database",
+    "home": "Make a copied home a home of its own",
     "submission": "Show and change submissions as wholes",
     "request": "Process a data set or generate events, step by step",
     "job": "Print the ad of a job",

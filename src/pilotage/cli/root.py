@@ -87,7 +87,18 @@ def build(extra: Mapping[str, LazyCommand] | None = None) -> Root:
     own = COMMANDS | dict(extra or {})
     ordered = {name: own[name] for name in [*names[:place], *(extra or {}), *names[place:]]}
     used = {" ".join(name.split()[:length]) for name in ordered for length in range(1, len(name.split()))}
-    return Root(ordered, {name: text for name, text in GROUPS.items() if name in used})
+    groups = {name: text for name, text in GROUPS.items() if name in used}
+    groups |= {name: "Commands of a plug-in" for name in sorted(used - groups.keys() - ordered.keys())}
+    return Root(ordered, groups)
+
+
+def names_command(root: Root, argv: Sequence[str]) -> bool:
+    """Whether a command line names a command of `root`: not its overview, a group, or an unknown word."""
+    try:
+        _, words = _global_options(list(argv))
+        return bool(words) and not words[0].startswith("-") and _resolve(root, words)[0] in root.commands
+    except InvalidInput:
+        return False
 
 
 Explain = Callable[[Exception], Exception | None]

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from pilotage.cli.commands import LazyCommand
-from pilotage.cli.root import build, run
+from pilotage.cli.root import Root, build, names_command, run
 from pilotage.cli.stdio import describe_system_error
 from pilotage.core.errors import PilotageError
 
@@ -32,6 +32,9 @@ SERVER_COMMANDS = {
     ),
     "completion": LazyCommand(
         "pilotage.main.completion", "completion", "Print a script that completes words in bash, zsh or fish"
+    ),
+    "plugins": LazyCommand(
+        "pilotage.main.plug_ins", "plugins", "List the plug-ins that other distributions have added"
     ),
     "twin run": LazyCommand(
         "pilotage.main.twin",
@@ -66,7 +69,20 @@ def run_command_line() -> int:
 
 def run_words(words: Sequence[str]) -> int:
     """Run a command line of these words and return its exit code."""
-    return run(build(SERVER_COMMANDS), words, explain)
+    return run(commands_for(words), words, explain)
+
+
+def commands_for(words: Sequence[str]) -> Root:
+    """All commands. If the words name a command of Pilotage, nobody looks for commands of other distributions."""
+    root = build(SERVER_COMMANDS)
+    return root if names_command(root, words) else all_commands()
+
+
+def all_commands() -> Root:
+    """The commands of Pilotage and of other distributions."""
+    from pilotage.main.plug_ins import others_commands
+
+    return build(SERVER_COMMANDS | others_commands())
 
 
 def explain(error: Exception) -> PilotageError | None:

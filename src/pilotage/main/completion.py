@@ -81,11 +81,10 @@ def completion(
 def _offered(words: list[str]) -> list[str]:
     """The words, or none after any trouble: a shell must not show errors while somebody types."""
     from pilotage.cli.completion import completions
-    from pilotage.cli.root import build
-    from pilotage.main.command_line import SERVER_COMMANDS
+    from pilotage.main.command_line import all_commands
 
     with contextlib.suppress(Exception), _time_limit():
-        return completions(build(SERVER_COMMANDS), words, _ask)
+        return completions(all_commands(), words, _ask)
     return []
 
 

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 from pilotage.cli.parser import CommandOption
 from pilotage.core.errors import Conflict, InvalidInput
+from pilotage.core.plug_ins import known_plug_ins
 from pilotage.core.trace_context import VARIABLE
 from pilotage.main.database_options import (
     DEFAULT_HOME,
@@ -154,6 +155,9 @@ def _serve(
     from pilotage.server.process.settings import Settings
 
     _begin_log(log)
+    for plug_in in known_plug_ins():
+        if plug_in.problem:
+            logging.getLogger("pilotage").warning("plug-in %s", plug_in.words)
     os.umask(0o077)
     os.environ.pop(VARIABLE, None)  # the server and its agent outlive the trace in which they are started
     settings = Settings(

@@ -115,6 +115,7 @@ WORDS: dict[str, list[list[str]]] = {
     "ce disable": [["ce", "disable", "local"]],
     "cost": [["cost"], ["cost", "--since", "yesterday"]],
     "audit": [["audit"], ["audit", "--since", "yesterday"], ["audit", "--csv"]],
+    "plugins": [["plugins"], ["plugins", "--all", "--json"], ["plugins", "extra"]],
     "completion": [["completion", "bash"], ["completion", "words", "--", "why", ""], ["completion", "csh"]],
     "report": [
         ["report", "1"],

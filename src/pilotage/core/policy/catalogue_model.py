@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeVar, cast
 
 import msgspec
 
+from pilotage.core.plug_ins import refuse
 from pilotage.core.policy.catalogue_options import CatalogueOptions
 from pilotage.core.policy.catalogue_types import CATALOGUE_TYPES
 from pilotage.core.policy.table import PolicyTable
@@ -17,11 +18,8 @@ CatalogueOptionsClass = type[CatalogueOptionsType]
 
 if TYPE_CHECKING:
     CatalogueType = str
-else:
-    CatalogueType = Literal[tuple(CATALOGUE_TYPES)]
     """The name of the adapter."""
-
-_TYPES = ", ".join(f"{name} ({options.meaning})" for name, options in CATALOGUE_TYPES.items())
+    _TYPES = ""
 
 
 class CataloguePlace(PolicyTable, frozen=True):
@@ -77,6 +75,10 @@ if TYPE_CHECKING:
         """An outside catalogue as the policy has it."""
 
 else:
+    refuse("catalogue_types", CATALOGUE_TYPES, _CatalogueSection.__struct_fields__)
+    # The annotations above are read at the first use of the classes, and name these.
+    CatalogueType = Literal[tuple(CATALOGUE_TYPES)]
+    _TYPES = ", ".join(f"{name} ({options.meaning})" for name, options in CATALOGUE_TYPES.items())
     OutsideCatalogue = msgspec.defstruct(
         "OutsideCatalogue",
         [(name, options, options()) for name, options in CATALOGUE_TYPES.items()],

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeVar, cast
 import msgspec
 
 from pilotage.core.forwarding.table import ForwardTable
+from pilotage.core.plug_ins import refuse
 from pilotage.core.policy.batch_options import BatchOptions
 from pilotage.core.policy.batch_systems import BATCH_SYSTEMS
 from pilotage.core.policy.director import BATCH_POOL, LOCAL_POOL
@@ -21,13 +22,8 @@ OptionsClass = type[OptionsType]
 PilotType = Literal["private", "generic"]
 if TYPE_CHECKING:
     CeType = str
-else:
-    CeType = Literal[("local", *BATCH_SYSTEMS)]
     """How pilots are started; the name of the adapter."""
-
-
-_CE_TYPES = ", ".join(f"{name} ({options.meaning})" for name, options in BATCH_SYSTEMS.items())
-
+    _CE_TYPES = ""
 
 AttributeValue = int | float | str | bool | tuple[str, ...]
 """The value of an attribute of an ad in the policy."""
@@ -283,6 +279,10 @@ if TYPE_CHECKING:
         """A CE as the policy has it."""
 
 else:
+    refuse("batch_systems", BATCH_SYSTEMS, _CeSection.__struct_fields__)
+    # The annotations above are read at the first use of the classes, and name these.
+    CeType = Literal[("local", *BATCH_SYSTEMS)]
+    _CE_TYPES = ", ".join(f"{name} ({options.meaning})" for name, options in BATCH_SYSTEMS.items())
     Ce = msgspec.defstruct(
         "Ce",
         [(name, options, options()) for name, options in BATCH_SYSTEMS.items()],

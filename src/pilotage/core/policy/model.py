@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple, cast
 
 import msgspec
 
+from pilotage.core.plug_ins import refuse
 from pilotage.core.policy.catalogue_model import OutsideCatalogue as OutsideCatalogue
 from pilotage.core.policy.ce_model import Ce as Ce
 from pilotage.core.policy.ce_model import PilotType as PilotType
@@ -235,6 +236,7 @@ class _Correction(_Table, frozen=True):
 if TYPE_CHECKING:
     Correction = _Correction
 else:
+    refuse("correctors", CORRECTORS, _Correction.__struct_fields__)
     Correction = msgspec.defstruct(
         "Correction",
         [(name, dict[str, instance], {}) for name, instance in CORRECTORS.items()],

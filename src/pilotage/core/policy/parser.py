@@ -14,6 +14,7 @@ import msgspec
 from pilotage.core.errors import InvalidInput
 from pilotage.core.key_lines import check_shape, line_of
 from pilotage.core.pilots.wall_time import cpu_time_of_new_pilot, kept, wall_for
+from pilotage.core.plug_ins import unusable_in
 from pilotage.core.policy import toml
 from pilotage.core.policy.budget import parse_budget, pilot_cost
 from pilotage.core.policy.ce_names import PLAIN_CHARACTERS, is_plain
@@ -37,10 +38,15 @@ def parse(text: str) -> Policy:
     """The policy of a text; raises `InvalidInput` with line and reason."""
     plain = parse_toml(text)
     try:
-        policy = msgspec.convert(plain, Policy)
-    except msgspec.ValidationError as error:
-        raise _translate_error(str(error), text, plain) from None
-    validate(policy, text)
+        try:
+            policy = msgspec.convert(plain, Policy)
+        except msgspec.ValidationError as error:
+            raise _translate_error(str(error), text, plain) from None
+        validate(policy, text)
+    except InvalidInput as error:
+        if unusable := unusable_in(text):
+            error.hint = f"{error.hint}; {unusable}" if error.hint else unusable
+        raise
     return with_normalized_cpu(policy)
 
 

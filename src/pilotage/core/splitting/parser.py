@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from pilotage.core.errors import MISTAKES_TOLD, InvalidInput, Mistakes
+from pilotage.core.plug_ins import unusable_in
 from pilotage.core.setting import keys_of
 from pilotage.core.splitting.algorithm import Algorithm
 from pilotage.core.splitting.algorithms import ALGORITHMS
@@ -28,6 +29,7 @@ def parse_splitting(name: str, parameters: Mapping[str, Any]) -> Algorithm:
         folded = {known.lower(): known for known in ALGORITHMS}
         near = difflib.get_close_matches(name[:100].lower(), folded, 1)
         hint = f"did you mean {folded[near[0]]}?" if near else f"known: {', '.join(sorted(ALGORITHMS))}"
+        hint = unusable_in(name) or hint
         raise InvalidInput(f"unknown splitting algorithm {name!r}", hint=hint, field="algorithm")
     checked = (_check(kind, key, value) for key, value in parameters.items())
     errors = list(islice((error for error in checked if error), MISTAKES_TOLD + 1))

@@ -12,7 +12,7 @@ from functools import cache, partial
 from pathlib import Path
 
 from pilotage.core.errors import NotFound, Unreachable
-from pilotage.core.plug_ins import functions_in
+from pilotage.core.plug_ins import functions_at, unusable_in
 from pilotage.core.policy import Ce
 from pilotage.core.policy.reach import SshReach, parse_reach
 from pilotage.outside import batch
@@ -67,14 +67,15 @@ AdapterMaker = Callable[[Ce, ServerMachine, float], BatchAdapter]
 @cache
 def adapter_makers() -> Mapping[str, AdapterMaker]:
     """The function that makes an adapter, by type of CE."""
-    return dict(functions_in(batch.__name__, batch.__path__, "make_adapter"))
+    return functions_at("batch_adapters", batch.__name__, batch.__path__, "make_adapter")
 
 
 def make_adapter_of(ce: Ce, machine: ServerMachine, timeout: float = TIMEOUT) -> BatchAdapter:
     """The adapter of a CE. `timeout`: seconds for one command."""
     makers = adapter_makers()
     if ce.type not in makers:
-        raise NotFound(f"there is no batch system {ce.type!r}", hint=f"known: {', '.join(sorted(makers))}")
+        hint = unusable_in(ce.type) or f"known: {', '.join(sorted(makers))}"
+        raise NotFound(f"there is no adapter of the batch system {ce.type!r}", hint=hint)
     if ce.reach:
         machine = machine.over_ssh(parse_reach(ce.reach))
     return makers[ce.type](ce, machine, timeout)

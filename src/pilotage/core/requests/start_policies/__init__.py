@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from pilotage.core.plug_ins import classes_in
+from pilotage.core.plug_ins import classes_at
 from pilotage.core.requests.start_policy import Reads, StartPolicy
 
 START_POLICIES: dict[str, StartPolicy] = {
-    kind.name: kind()
-    for _, kind in classes_in(__name__, __path__, StartPolicy)  # type: ignore[type-abstract]
+    name: kind()
+    for name, kind in classes_at(
+        "start_policies",
+        __name__,
+        __path__,
+        StartPolicy,  # type: ignore[type-abstract]
+        named="name",
+        check=lambda kind: kind(),
+    ).items()
 }
 """Each start policy by the name that a step gives."""
 GIVEN_BY_USERS: tuple[str, ...] = tuple(

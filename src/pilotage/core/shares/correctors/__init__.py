@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from pilotage.core.plug_ins import classes_in
+from pilotage.core.plug_ins import classes_at
 from pilotage.core.shares.corrector import CorrectorInstance
 
-CORRECTORS: dict[str, type[CorrectorInstance]] = {
-    kind.corrector: kind for _, kind in classes_in(__name__, __path__, CorrectorInstance)
-}
+CORRECTORS: dict[str, type[CorrectorInstance]] = classes_at(
+    "correctors", __name__, __path__, CorrectorInstance, named="corrector"
+)
 """The class of each corrector, by the name that the policy gives."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from pilotage.core.plug_ins import classes_in
+from pilotage.core.plug_ins import classes_at
 from pilotage.core.splitting.algorithm import Algorithm
 
-ALGORITHMS: dict[str, type[Algorithm]] = {
-    kind.algorithm: kind for _, kind in classes_in(__name__, __path__, Algorithm)
-}
+ALGORITHMS: dict[str, type[Algorithm]] = classes_at(
+    "splitting", __name__, __path__, Algorithm, named="algorithm"
+)
 """The class of each algorithm, by the name that a request gives."""

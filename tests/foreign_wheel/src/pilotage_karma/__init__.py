@@ -1,0 +1,1 @@
+"""Plug-ins for Pilotage from another distribution."""
