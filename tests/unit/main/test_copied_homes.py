@@ -3,43 +3,19 @@
 from __future__ import annotations
 
 import json
-import shlex
 import shutil
 import sqlite3
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from pilotage.cli.root import build, parser_of, run
-from pilotage.client import Client
+from pilotage.cli.root import build, run
 from pilotage.core.errors import Conflict
-from pilotage.home_place import original_of, refuse_copy
+from pilotage.home_place import refuse_copy
 from pilotage.main.command_line import SERVER_COMMANDS
 from pilotage.server.process.home import Home
 from tests.instance import Instance, running
-from tests.unit.cli.test_odd_surroundings import WORDS
-
-EXEMPT = {
-    "home adopt": "it is the way out",
-    "login": "it refuses each home of a server",
-    "logout": "it refuses each home of a server",
-    "version": "it tells of the copy, and asks nothing",
-    **dict.fromkeys(
-        ("policy init", "policy preset", "policy import"), "they read and write files of their own"
-    ),
-    **dict.fromkeys(
-        ("request submit", "site import", "dataset add", "policy apply", "twin run"),
-        "the file in the line is read first, and is missing",
-    ),
-}
-MORE_LINES = {
-    "request wait": [["request", "wait", "1"]],
-    "ce disable": [["ce", "disable", "local", "--reason", "x"]],
-}
 
 
 @pytest.fixture
@@ -88,18 +64,6 @@ def of_an_earlier_version(home: Path, place: Path) -> Path:
     return home.rename(place)
 
 
-@pytest.mark.parametrize("change", [moved, linked, restored, restored_elsewhere, of_an_earlier_version])
-def test_a_home_that_is_no_copy_simply_works(
-    home: Home, tmp_path: Path, change: Callable[[Path, Path], Path]
-) -> None:
-    place = change(home.folder, tmp_path / "place")
-    assert original_of(place) is None
-    opened = Home.at(place)
-    assert opened.database.file == place / "pilotage.db"
-    opened.bind("one")
-    assert run(build(SERVER_COMMANDS), ["db", "check", "--home", str(place)]) in (0, 1)
-
-
 def test_a_home_of_an_earlier_version_leaves_a_new_home_at_its_old_place_alone(
     home: Home, tmp_path: Path
 ) -> None:
@@ -109,66 +73,6 @@ def test_a_home_of_an_earlier_version_leaves_a_new_home_at_its_old_place_alone(
     other.database.open(other.folder / "backups", "x").close()
     other.become("other")
     assert Home.at(place).database.file == place / "pilotage.db"
-
-
-def test_a_home_at_two_places_by_a_mount_is_one(home: Home, tmp_path: Path) -> None:
-    place = tmp_path / "mounted"
-    place.mkdir()
-    program = (
-        "import sys; from pathlib import Path; from pilotage.home_place import original_of;"
-        f" print(original_of(Path({str(place)!r})))"
-    )
-    line = f"mount --bind {home.folder} {place} && exec {sys.executable} -c {shlex.quote(program)}"
-    done = subprocess.run(["unshare", "-rm", "sh", "-c", line], capture_output=True, text=True, check=False)
-    if "unshare" in done.stderr or "mount" in done.stderr:
-        pytest.skip(done.stderr)
-    assert done.stdout == "None\n", done.stderr
-
-
-def opening() -> Iterator[tuple[str, list[list[str]]]]:
-    """Each command with a home, with lines that it takes."""
-    for name, command in build(SERVER_COMMANDS).commands.items():
-        if any(parameter.name == "home" for parameter in parser_of(command).params):
-            yield name, WORDS[name] + MORE_LINES.get(name, [])
-
-
-@pytest.mark.parametrize("by_earlier_version", [False, True])
-def test_every_command_refuses_a_copy_and_touches_nothing(
-    home: Home,
-    tmp_path: Path,
-    by_earlier_version: bool,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    work = tmp_path / "work"
-    work.mkdir()
-    (work / "job.yaml").write_text("executable: true\n")
-    monkeypatch.chdir(work)
-    for name in ("PILOTAGE_SERVER", "PILOTAGE_TOKEN_FILE", "PILOTAGE_DEBUG"):
-        monkeypatch.delenv(name, raising=False)
-    if by_earlier_version:
-        of_an_earlier_version(home.folder, home.folder)
-    copy = tmp_path / "copy"
-    shutil.copytree(home.folder, copy, copy_function=shutil.copy2)
-    monkeypatch.setenv("PILOTAGE_HOME", str(copy))
-    before = contents(home.folder), contents(copy)
-    accepting: list[tuple[str, list[str]]] = []
-    tried = 0
-    for name, lines in opening():
-        if name in EXEMPT:
-            continue
-        tried += 1
-        told = []
-        for line in lines:
-            run(build(SERVER_COMMANDS), line)
-            told.append("".join(capsys.readouterr()))
-        if not any(f"pilotage home adopt --home {copy}" in text for text in told):
-            accepting.append((name, told))
-        assert (contents(home.folder), contents(copy)) == before, name
-    assert not accepting, chr(10).join(map(str, accepting))
-    assert tried > 100
-    with pytest.raises(Conflict):
-        Client.connect(home=copy)
 
 
 def test_only_a_copy_is_adopted(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
