@@ -42,7 +42,7 @@ def test_each_fact_is_told(fact: str) -> None:
         (1.0, 5.0, "it computes", False),
         (1.0, 900.0, "it computes", False),
         (1.0, None, "it computes", False),
-        (0.0, 5.0, "it uses no processor, and may wait for something", False),
+        (0.0, 5.0, "it hardly uses a processor, and may wait for something", False),
         (0.0, 900.0, "it neither computes nor writes, so it may be stuck", True),
         (0.0, None, "it neither computes nor writes, so it may be stuck", True),
     ],

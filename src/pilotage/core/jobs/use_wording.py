@@ -58,7 +58,7 @@ def verdict(use: ShownUse) -> str:
         return "it computes"
     if is_quiet(use):
         return "it neither computes nor writes, so it may be stuck"
-    return "it uses no processor, and may wait for something"
+    return "it hardly uses a processor, and may wait for something"
 
 
 def is_quiet(use: ShownUse) -> bool:
