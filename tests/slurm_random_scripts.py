@@ -60,6 +60,7 @@ _OF_CLUSTER: Final = re.compile(
 )
 """Lines about the work of Slurm itself."""
 _SIGNALS: Final = ("USR1", "USR2", "HUP", "INT", "QUIT", "TERM", "ALRM")
+_SIZES: Final = (b"--ntasks=1", b"--ntasks-per-node=1", b"--tasks-per-node=1", b"--tasks=1", b"--nodes=1")
 _BEFORE: Final = 52
 """Seconds of a minute before whose end the signal comes here: eight seconds for the start of a step."""
 
@@ -103,6 +104,8 @@ def random_script(seed: int) -> RandomScript:
         made.signal = draw.choice(("", "B:")) + draw.choice(_SIGNALS)
         lines.append(_signalled(draw, made.signal.rpartition(":")[2]))
     lines.append(f"exit {draw.choice((0, 1, 3, 77))}")
+    if draw.random() < 0.3:
+        made.words += draw.sample(_SIZES, draw.randint(1, 2))
     made.text = "\n".join(
         [draw.choice(("#!/bin/bash", "#!/usr/bin/env bash")) if is_bash else "#!/bin/sh", *lines, ""]
     )
@@ -120,7 +123,7 @@ _PROBES: Final = (
     'trap "echo trapped HUP" HUP; kill -HUP $$; trap - HUP',
     "sh -c 'kill -TERM $$'; echo \"$?\"",
     '(set -- $(ps -o pid=,pgid= -p $$); [ "$1" = "$2" ] && echo leads)',
-    'umask; pwd; echo "$SLURM_JOB_NAME $SLURM_NTASKS $SLURM_PROCID"',
+    'umask; pwd; echo "$SLURM_JOB_NAME $SLURM_NTASKS $SLURM_NTASKS_PER_NODE $SLURM_NPROCS $SLURM_PROCID"',
     '[ "$SLURM_TASK_PID" = $$ ] && echo own number',
     "no-such-command; echo $?",
     'basename "$0"; stat -c %A "$0"',

@@ -218,7 +218,7 @@ def _facts(
 def _tasks_named(values: Mapping[str, str]) -> str:
     """Their number, if an option names one; else Slurm sets no variable."""
     count = task_count(values)
-    return str(count) if count > 1 or "ntasks" in values else ""
+    return str(count) if count > 1 or values.keys() & {"ntasks", "ntasks-per-node"} else ""
 
 
 def _sizes(values: Mapping[str, str], fields: Mapping[str, Any]) -> dict[str, str]:
