@@ -457,6 +457,8 @@ ENTRIES: dict[str, Entry] = {
     "POST /v1/catalogues/{catalogue}/test": EDGES,
     "GET /v1/storage": EDGES,
     "POST /v1/storage/{storage}/test": EDGES,
+    "GET /v1/storage/{storage}/unclaimed": EDGES,
+    "POST /v1/storage/{storage}/unclaimed/remove": BY_TYPE,
     "GET /v1/costs": EDGES,
     "GET /v1/datasets": EDGES,
     "POST /v1/datasets": BY_TYPE,

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pilotage.twin.replay import replay
+from pilotage.wire.jobs import Selection
 from tests.deadlines import PATIENCE
 from tests.instance import Instance, answer_of, output_of, running, until
 from tests.s3 import SECRET, FaultyLine, S3Server
@@ -156,6 +158,54 @@ def test_a_service_that_is_away_is_told_once_and_work_goes_on_when_it_is_back(
     log = instance.log()
     assert log.count("storage results: ") == 1, "a change is logged once"
     assert s3.credentials_file.read_text().split("aws_secret_access_key = ")[1].split("\n")[0] not in log
+
+
+def test_outputs_of_a_refused_attempt_are_listed_and_removed(
+    s3: S3Server, line: FaultyLine, tmp_path: Path
+) -> None:
+    with running(tmp_path, processors=2, idle=2, lease=5) as instance:
+        instance.policy = instance.policy.replace("[sites.here]", '[sites.here]\nstorage = ["results"]')
+        instance.policy += line.table("results", "out") + "lifetime = 10\n"
+        instance.apply()
+        make_data(instance, tmp_path / "data")
+        gate = tmp_path / "gate"
+        waits = f"until [ -e {gate} ]; do sleep 0.1; done; while"
+        submit(instance, tmp_path, REQUEST.format(name="copy", input="numbers").replace("while", waits, 1))
+        client = instance.client()
+        running_jobs = Selection(request=1, states=["Running"])
+        until(lambda: client.counts(running_jobs).total, what="a running job")
+        first = next(iter(client.jobs(running_jobs)))
+        assert client.kill([first.id]).done == 1
+        gate.touch()
+        assert instance.cli("request", "wait", "1", "--timeout", f"{PATIENCE:g}s").returncode == 1, (
+            "one job failed"
+        )
+        registered = [
+            row["path"] for row in answer_of(instance, "dataset", "files", "copy-1/process")["files"]
+        ]
+        assert registered
+        element = registered[0].split("/process/")[1].split("/")[0]
+        name = f"out/copy-1/process/{element}/{first.id}-{first.epoch}-5/lines.txt"
+        left = s3.put(name, b"of a killed attempt")
+        s3.put(f"out/copy-1/process/{element}/999999-1-5/lines.txt", b"of another pool")
+        left = left.replace(s3.address, line.address)
+
+        def listed() -> list[dict[str, Any]]:
+            return answer_of(instance, "storage", "unclaimed", "results")["objects"]  # type: ignore[no-any-return]
+
+        assert listed() == [], "it is younger than addresses of pilots"
+        [row] = until(listed, what="an object that is old enough")
+        assert (row["url"], row["size"], row["job"], row["epoch"]) == (left, 19, first.id, first.epoch)
+        done = instance.cli("storage", "unclaimed", "results", "--remove")
+        assert (done.returncode, "nothing done" in done.stderr) == (2, True)
+        said = output_of(instance, "storage", "unclaimed", "results", "--remove", "-y")
+        assert left in said
+        assert listed() == []
+        assert name not in s3.keys("out/copy-1/")
+        assert {*names_of(registered)} <= {*s3.keys("out/copy-1/")}, "files of data sets stay"
+        assert len(s3.keys("out/copy-1/")) == len(registered) + 1, "and files of attempts that nobody knows"
+        [entry] = [row for row in client.audit() if row.call.endswith("/unclaimed/remove")]
+        assert "1 object removed" in entry.after
 
 
 @pytest.mark.parametrize(

@@ -123,6 +123,7 @@ COMMANDS: dict[str, LazyCommand] = {
     "issuer test": _here("issuers", "test", "Let the server read the keys of an issuer now"),
     "storage list": _here("storage", "list_storage", "List the storage places that are no folders"),
     "storage test": _here("storage", "test", "Ask an S3 service now whether it serves"),
+    "storage unclaimed": _here("storage", "unclaimed", "List outputs of refused attempts, or remove them"),
     "dataset follow": _here("catalogues", "follow", "Copy a data set from an outside catalogue"),
     "dataset list": _here("datasets.show", "list_datasets", "List the data sets"),
     "dataset show": _here("datasets.show", "show", "Show a data set, where it is, and its blocks"),

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         FileSummary,
         ReplicasChanged,
     )
-    from pilotage.wire.storage import StorageSummary
+    from pilotage.wire.storage import StorageSummary, UnclaimedObject
 
 FILES_PER_REQUEST = 600
 LUMIS_PER_REQUEST = 20_000
@@ -71,6 +71,17 @@ class DataSetMethods(TypedRequests):
     def storage(self) -> list[StorageSummary]:
         """The tables `storage` of the policy, and how S3 services answer."""
         return self.call(wire.storage.LIST_STORAGE)
+
+    def unclaimed(self, name: str, *, remove: bool = False) -> Iterator[UnclaimedObject]:
+        """The outputs in an S3 service that refused attempts have stored. `remove`: they are removed page by page."""
+        call = wire.storage.REMOVE_UNCLAIMED if remove else wire.storage.LIST_UNCLAIMED
+        asked = wire.storage.UnclaimedQuery()
+        while True:
+            page = self.call(call, asked, storage=name)
+            yield from page.objects
+            if not page.next:
+                return
+            asked.after = page.next
 
     def test_storage(self, name: str) -> StorageSummary:
         """Ask an S3 service now. The answer has the problem, if there is one."""

@@ -32,6 +32,7 @@ _UPLOAD = re.compile(rb"<UploadId>([^<]{1,1000})</UploadId>")
 _KEY = re.compile(rb"<Key>([^<]+)</Key>")
 _COUNT = re.compile(rb"<KeyCount>([0-9]{1,9})</KeyCount>")
 _END_OF_LIST = b"</ListBucketResult>"
+_LAST = b"<IsTruncated>false</IsTruncated>"
 _ERROR = re.compile(rb"<Error>.*?<Code>([A-Za-z]{1,80})</Code>", re.DOTALL)
 
 
@@ -134,8 +135,10 @@ class S3PilotPlace:
                     self.remove(path)
                 except OSError as error:
                     failures.append(f"{path}: {error}")
-            if not page or page[-1] == after:
+            if not page:
                 return failures
+            if page[-1] == after:
+                return [*failures, f"{root}/{folder}: the service tells the same files again"]
             after = page[-1]
 
     def _list(self, folder: str, after: str) -> List[str]:
@@ -159,10 +162,10 @@ def _has_upload(answer: S3Answer) -> bool:
 
 
 def _is_whole_list(answer: S3Answer) -> bool:
-    """Whether a page of a list has its end, and as many objects as it tells."""
-    count = _COUNT.search(answer.body)
-    has_all = count is None or int(count[1]) == len(_KEY.findall(answer.body))
-    return _END_OF_LIST in answer.body and has_all
+    """Whether a page of a list has its end, and as many objects as it tells. An empty one says that it is the last."""
+    count, keys = _COUNT.search(answer.body), len(_KEY.findall(answer.body))
+    has_all = count is None or int(count[1]) == keys
+    return _END_OF_LIST in answer.body and has_all and (keys > 0 or _LAST in answer.body)
 
 
 _ENTITIES: Dict[str, str] = {"&quot;": '"', "&apos;": "'", "&#34;": '"', "&#39;": "'"}

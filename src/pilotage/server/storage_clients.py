@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from pilotage.core.errors import NotFound, PilotageError
 from pilotage.core.policy import Policy
 from pilotage.core.policy.storage_model import S3Options
-from pilotage.outside.storage.operations import ObjectPiece, S3Operation, SignedRequest, StoredObject
+from pilotage.outside.storage.operations import (
+    ObjectPage,
+    ObjectPiece,
+    S3Operation,
+    SignedRequest,
+    StoredObject,
+)
 from pilotage.server.outside_calls import OutsideCalls
 from pilotage.services.jobs.storage_access import StorageAccess
 
@@ -79,6 +85,11 @@ class StorageClients:
         """The objects with these addresses, as the service tells them."""
         place = self._place(policy, name)
         return self._ask(name, f"look at {urls[0]}", list[StoredObject], lambda: place.look_at(urls, now))
+
+    def list_objects(self, policy: Policy, name: str, after: str, now: float) -> ObjectPage:
+        """A page of the objects at a place, with addresses above `after`."""
+        place = self._place(policy, name)
+        return self._ask(name, f"list {after}", ObjectPage, lambda: place.list_objects(after, now))
 
     def remove(self, policy: Policy, name: str, urls: Sequence[str], now: float) -> None:
         """Remove objects at a place."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import List, Optional
 
-from .call import PERSON, PILOT, ApiCall, NoRequest, Nothing
+from .call import ADMINISTRATORS, PERSON, PILOT, ApiCall, NoRequest, Nothing
 from .data import Path
 from .limits import FileName, FileSize, Int32, Message, Name
 
@@ -70,6 +70,34 @@ class StorageSummary:
     """Since when it serves, or has this problem; None: nobody has asked it."""
 
 
+@dataclass
+class UnclaimedQuery:
+    """A page of the unclaimed objects of a place."""
+
+    after: Path = ""
+    """`next` of the page before."""
+
+
+@dataclass
+class UnclaimedObject:
+    """An output that a refused attempt has stored, and that no data set names."""
+
+    url: str
+    size: int
+    job: int
+    epoch: int
+    modified: float
+
+
+@dataclass
+class UnclaimedPage:
+    """It may be empty, and others follow."""
+
+    objects: List[UnclaimedObject]
+    next: str = ""
+    """Give it as `after` for the next page; empty: this was the last."""
+
+
 GIVE_ADDRESS = ApiCall(
     "POST", "/v1/pilot/jobs/{job}/{epoch}/addresses", AddressRequest, SignedAddress, PILOT, repeatable=True
 )
@@ -80,4 +108,15 @@ RECORD_OUTPUT = ApiCall(
 LIST_STORAGE = ApiCall("GET", "/v1/storage", NoRequest, List[StorageSummary], PERSON)
 TEST_STORAGE = ApiCall(
     "POST", "/v1/storage/{storage}/test", NoRequest, StorageSummary, PERSON, repeatable=True
+)
+LIST_UNCLAIMED = ApiCall(
+    "GET", "/v1/storage/{storage}/unclaimed", UnclaimedQuery, UnclaimedPage, ADMINISTRATORS
+)
+REMOVE_UNCLAIMED = ApiCall(
+    "POST",
+    "/v1/storage/{storage}/unclaimed/remove",
+    UnclaimedQuery,
+    UnclaimedPage,
+    ADMINISTRATORS,
+    repeatable=True,
 )

@@ -82,13 +82,15 @@ class PaperS3(ThreadingHTTPServer):
             return Told(204)
         elif operation == "list":
             # Two objects are a page.
-            keys = sorted(
+            below = sorted(
                 name for name in self.objects if name.startswith(key) and name > query.get("after", "")
-            )[:2]
+            )
+            keys, truncated = below[:2], str(len(below) > 2).lower()
             rows = "".join(f"<Contents><Key>{name}</Key></Contents>\n" for name in keys)
             return Told(
                 200,
-                f"<ListBucketResult>\n<KeyCount>{len(keys)}</KeyCount>\n{rows}</ListBucketResult>".encode(),
+                f"<ListBucketResult>\n<KeyCount>{len(keys)}</KeyCount>\n{rows}"
+                f"<IsTruncated>{truncated}</IsTruncated></ListBucketResult>".encode(),
             )
         elif operation == "get":
             known = self.objects.get(key)

@@ -29,6 +29,7 @@ WAYS: dict[str, Callable[[Told], Told | None]] = {
         for status in (403, 404, 429, 500, 503)
     },
     "garbage": lambda due: Told(200, b"<html>a page of the proxy</html>"),
+    "an empty list": lambda due: due._replace(body=b"<ListBucketResult></ListBucketResult>"),
     "nothing": lambda due: Told(200),
     "lost": lambda due: None,
     "cut": lambda due: due._replace(body=due.body[:-3], announced=len(due.body)),

@@ -49,3 +49,19 @@ class StoredObject(NamedTuple):
     """Why the service does not tell it; empty: it does."""
     is_unknown: bool = False
     """The service did not answer, so the object may be there."""
+
+
+class ListedObject(NamedTuple):
+    """An object in a list."""
+
+    url: str
+    size: int
+    modified: float
+    """Seconds since 1970, by the clock of the service."""
+
+
+class ObjectPage(NamedTuple):
+    """A page of a list, by rising names."""
+
+    objects: list[ListedObject]
+    is_last: bool

@@ -15,7 +15,14 @@ from pilotage.core.policy.storage_model import S3Options
 from pilotage.outside.call_deadlines import CallDeadlines, TookTooLong
 from pilotage.outside.service_keys import with_keys
 from pilotage.outside.storage.credentials import find_credentials
-from pilotage.outside.storage.operations import ObjectPiece, S3Operation, SignedRequest, StoredObject
+from pilotage.outside.storage.object_list import read_page
+from pilotage.outside.storage.operations import (
+    ObjectPage,
+    ObjectPiece,
+    S3Operation,
+    SignedRequest,
+    StoredObject,
+)
 from pilotage.outside.storage.sigv4 import S3Request, presigned, quoted_path
 
 TIMEOUT = 10.0
@@ -96,6 +103,22 @@ class S3Place:
             raise NotFound(f"{self._options.endpoint} is no S3 service", hint="check endpoint")
         if answer.status_code != httpx.codes.OK:
             raise self._error(answer)
+
+    def list_objects(self, after: str, now: float) -> ObjectPage:
+        """A page of all objects of the place, with addresses above `after`. Raises `Unreachable` if it is not whole."""
+        place = f"{self._options.address}/"
+        answer = self._ask(S3Operation("list", place, after=after), now)
+        if answer.status_code != httpx.codes.OK:
+            raise self._error(answer)
+        bucket = place.removesuffix(self._key_of(place))
+        try:
+            page = read_page(answer.content.decode("utf-8"), bucket)
+        except ValueError as error:
+            raise Unreachable(f"{self._options.endpoint} gives no whole list of objects: {error}") from None
+        wrong = [row.url for row in page.objects if not row.url.startswith(place) or row.url == after]
+        if wrong or (not page.objects and not page.is_last):
+            raise Unreachable(f"{self._options.endpoint} gives another list of objects than it was asked for")
+        return page
 
     def look_at(self, urls: Sequence[str], now: float) -> list[StoredObject]:
         """The objects with these addresses."""

@@ -42,6 +42,7 @@ AUDITED = frozenset(
         "POST /v1/requests/{request}/sites",
         "POST /v1/shutdown",
         "POST /v1/sites/state",
+        "POST /v1/storage/{storage}/unclaimed/remove",
         "POST /v1/submissions/{submission_id}/parallel",
         "POST /v1/tokens",
         "POST /v1/tokens/exchange",
