@@ -97,6 +97,7 @@ WORDS: dict[str, list[list[str]]] = {
     "issuer list": [["issuer", "list"]],
     "issuer test": [["issuer", "test", "a"]],
     "storage test": [["storage", "test", "results"]],
+    "storage unclaimed": [["storage", "unclaimed", "results"]],
     "dataset follow": [["dataset", "follow", "rucio:s:x"]],
     "dataset list": [["dataset", "list"]],
     "dataset show": [["dataset", "show", "/x"]],
