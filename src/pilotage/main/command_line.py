@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 
 from pilotage.cli.commands import LazyCommand
 from pilotage.cli.root import Root, build, names_command, run
@@ -75,7 +77,21 @@ def run_words(words: Sequence[str]) -> int:
 def commands_for(words: Sequence[str]) -> Root:
     """All commands. If the words name a command of Pilotage, nobody looks for commands of other distributions."""
     root = build(SERVER_COMMANDS)
-    return root if names_command(root, words) else all_commands()
+    return root if names_command(root, words) or not _others_add_commands() else all_commands()
+
+
+def _others_add_commands() -> bool:
+    """Whether a distribution in `sys.path` adds commands. `importlib.metadata` takes longer than an overview."""
+    for folder in sys.path:
+        with suppress(OSError), os.scandir(folder or ".") as entries:
+            for entry in entries:
+                if not entry.name.endswith((".dist-info", ".egg-info")):
+                    continue
+                declared = os.path.join(entry.path, "entry_points.txt")
+                with suppress(OSError), open(declared, encoding="utf-8", errors="replace") as file:
+                    if "[pilotage.commands]" in file.read():
+                        return True
+    return False
 
 
 def all_commands() -> Root:
