@@ -161,6 +161,8 @@ def selection_as_options(selection: Selection, *more: str) -> str:
             words.append(f"--{name.replace('_', '-')} {shlex.quote(value)}")
     if pattern := getattr(selection, "name_pattern", None):
         words.append(f"--name {shlex.quote(pattern)}")
+    if selection.states:
+        words.append(f"--state {','.join(selection.states)}")
     return " ".join([*words, *more])
 
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from pilotage import wire
 from pilotage.cli.console import CommandOutput, format_counts
 from pilotage.cli.job_selection import selection_as_options
 from pilotage.core.jobs.states import FINAL
@@ -96,8 +95,6 @@ def note_jobs_continue(screen: CommandOutput, selection: Selection) -> Iterator[
     text = (
         f"the jobs continue: `pilotage wait {words}` waits for them again, `pilotage kill {words}` ends them"
     )
-    if isinstance(selection, wire.jobs.ListedJobs):
-        text = f"the jobs continue: `pilotage status {words}` shows them"
     with note_on_interrupt(screen, text):
         yield
 

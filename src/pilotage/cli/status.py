@@ -13,9 +13,15 @@ from pilotage import wire
 from pilotage.cli.console import Column, CommandOutput, format_counts
 from pilotage.cli.duties import failing_line
 from pilotage.cli.job_facts import job_facts
-from pilotage.cli.job_selection import IdsArgument, ListConditions, no_jobs_error, require_named_jobs
+from pilotage.cli.job_selection import (
+    IdsArgument,
+    ListConditions,
+    no_jobs_error,
+    require_named_jobs,
+    selection_as_options,
+)
 from pilotage.cli.option_groups import with_option_groups
-from pilotage.cli.outcome import note_jobs_continue
+from pilotage.cli.outcome import note_on_interrupt
 from pilotage.cli.parser import CommandOption
 from pilotage.cli.session import LONG_PATIENCE, PATIENCE, LimitOption, Session, connected
 from pilotage.cli.time_format import format_instant
@@ -65,7 +71,8 @@ def status(
     with session.client(patience=LONG_PATIENCE if watch else PATIENCE) as client:
         require_named_jobs(client, ids)
         if watch:
-            with note_jobs_continue(session.screen, selection):
+            again = f"the jobs continue: `pilotage status {selection_as_options(selection)}` shows them"
+            with note_on_interrupt(session.screen, again):
                 _watch(session.screen, client, selection, most, oldest)
         elif events:
             _show_events(session.screen, client, selection, most, oldest)

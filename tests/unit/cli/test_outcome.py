@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -88,7 +89,7 @@ def test_ctrl_c_tells_that_the_jobs_go_on(fake: tuple[Path, State], words: list[
         said = process.stdout.read()
         assert process.wait(PATIENCE) == 130
     assert "continue" in said, said
-    assert "pilotage wait " in said or "pilotage logs -f" in said
+    assert any(f"`pilotage {again}" in said for again in ("wait ", "logs -f", "status 1-3`")), said
     assert "Traceback" not in said
 
 
@@ -123,3 +124,24 @@ def test_selections_as_arguments() -> None:
         == "-s 4 --owner 'a b' --state Failed"
     )
     assert selection_as_options(Selection(ids=list(range(1, 999, 2)))).endswith("...")
+
+
+@pytest.mark.parametrize(
+    "narrowed", [["--name", "sim-*"], ["--name", "a", "--state", "Waiting"], ["5"], ["-s", "2"]]
+)
+def test_an_interrupted_watch_names_a_command_that_can_be_run(
+    narrowed: list[str],
+    cli: Cli,
+    state: State,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("pilotage.cli.status._watch", interrupted)
+    state.jobs = {5: job(5)}
+    assert cli("status", "--watch", *narrowed) == 130
+    said = capsys.readouterr().err
+    command = said.partition("the jobs continue: `pilotage ")[2].partition("`")[0]
+    assert shlex.split(command) == ["status", *narrowed], said
