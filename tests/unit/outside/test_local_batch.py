@@ -52,8 +52,9 @@ class Started:
 
     def end(self) -> None:
         for pid in self.pids:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+            for kill in (os.killpg, os.kill):  # a pilot leads its group; a child of it does not
+                with contextlib.suppress(ProcessLookupError):
+                    kill(pid, signal.SIGKILL)
         for batch in self.batches:
             until(lambda batch=batch: status(batch, {}) == {} and not batch._children)
 
