@@ -165,7 +165,7 @@ def test_outputs_of_a_refused_attempt_are_listed_and_removed(
 ) -> None:
     with running(tmp_path, processors=2, idle=2, lease=5) as instance:
         instance.policy = instance.policy.replace("[sites.here]", '[sites.here]\nstorage = ["results"]')
-        instance.policy += line.table("results", "out") + "lifetime = 10\n"
+        instance.policy += line.table("results", "out") + "lifetime = 3600\n"
         instance.apply()
         make_data(instance, tmp_path / "data")
         gate = tmp_path / "gate"
@@ -194,6 +194,8 @@ def test_outputs_of_a_refused_attempt_are_listed_and_removed(
             return answer_of(instance, "storage", "unclaimed", "results")["objects"]  # type: ignore[no-any-return]
 
         assert listed() == [], "it is younger than addresses of pilots"
+        instance.policy = instance.policy.replace("lifetime = 3600", "lifetime = 10")
+        instance.apply()
         [row] = until(listed, what="an object that is old enough")
         assert (row["url"], row["size"], row["job"], row["epoch"]) == (left, 19, first.id, first.epoch)
         done = instance.cli("storage", "unclaimed", "results", "--remove")
