@@ -80,6 +80,7 @@ class GridEngine(BatchDaemons):
         super().__init__(folder)
         self.host = socket.gethostname().split(".")[0]
         self._queues = queues
+        self._temporary = self.folder / "tmp"
         self._slots = slots
         self._common = folder / "default" / "common"
         self._master_spool = folder / "spool" / "qmaster"
@@ -208,8 +209,8 @@ class GridEngine(BatchDaemons):
     def _make_folders(self) -> None:
         for path in (self._common, self._master_spool / "job_scripts", self.folder / "spool" / "execd"):
             path.mkdir(parents=True)
-        for name in ("log", "changes"):
-            (self.folder / name).mkdir()
+        for path in (self.folder / "log", self.folder / "changes", self._temporary):
+            path.mkdir()
         (self.folder / "util").symlink_to(RESOURCES / "util")
         name, aliases, _ = socket.gethostbyaddr(socket.gethostbyname(self.host))
         names = dict.fromkeys([self.host, "localhost", name, *aliases])
@@ -297,6 +298,8 @@ class GridEngine(BatchDaemons):
                 "shell_start_mode": "unix_behavior",
                 "notify": "00:00:10",
                 "h_rt": "00:30:00",
+                # Cells number their jobs alike: in one folder they would remove each other's.
+                "tmpdir": str(self._temporary),
                 **lines,
             }
             self.replace_settings("-sq", "-Aq", **settings)
