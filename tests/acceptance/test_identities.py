@@ -162,6 +162,7 @@ class World:
             "stream": ["stdout", "stderr"],
             "name": ["zq-output", "stdout"],
             "catalogue": ["rucio"],
+            "storage": ["results"],
             "digest": ["0" * 64],
         }
         for path, methods in paths.items():

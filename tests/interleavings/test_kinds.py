@@ -33,6 +33,7 @@ CALLS_LEFT_OUT: Final[Mapping[str, str]] = {
     "POST /v1/issuers/{issuer}/test": OUTSIDE,
     "POST /v1/tokens/exchange": OUTSIDE,
     "POST /v1/storage/{storage}/test": OUTSIDE,
+    "POST /v1/storage/{storage}/unclaimed/remove": "an attempt that was refused stays refused, in whatever order",
     "POST /v1/outputs": NO_ROWS,
     "POST /v1/matchmaking": NO_ROWS,
     "POST /v1/requests/check": NO_ROWS,
