@@ -72,6 +72,8 @@ class Productions:
         self._restores = 0
         self._resumed = False
         """It has resumed the request that it had paused."""
+        self._created = asyncio.Event()
+        """Set once the data set is known. Its creation may take long, and its request is refused until then."""
         self._data: list[tuple[float, ApiCall[Any, Any], Any]] = []
         """The calls that have registered the data set."""
         self._blocks = _draw_blocks(rng, sites)
@@ -120,6 +122,7 @@ class Productions:
                 partial(carry_out, call, body),
                 is_given_up=lambda known=restores: known != self._restores,
             )
+            self._created.set()
             place += 1
             if restores != self._restores:
                 place, restores = 0, self._restores
@@ -142,6 +145,8 @@ class Productions:
     ) -> None:
         """Submit a request, wait for its end, and resubmit its failed parts once."""
         await asyncio.sleep(after)
+        if "input" in specification:
+            await self._created.wait()
         key, specification = specification["name"], specification | {"sites": self._sites or "ANY"}
         is_over = False
         while not is_over:
